@@ -316,7 +316,7 @@ def test_rows_of_a_table_are_added(
 ) -> None:
     file = tmp_path / "rows.teeter"
     settings = Settings(rows=True, encoder=encoder)
-    Campaign.create(file, "rows", ("low", "high"), settings).database.close()
+    Campaign.make([], ("low", "high"), at=file, name="rows", settings=settings).database.close()
     with serve_campaigns(file) as client:
         Network(client, monkeypatch)
         campaign = teeter.connect("http://127.0.0.1:8765")
@@ -338,7 +338,6 @@ NOT_REMOTE = {
     "certify": "POST /finish/certificates; a report is made for the page",
     "classifier": "the model stays on the server; predict uses it there",
     "database": "a client has none",
-    "create": "POST /campaigns; a client belongs to one campaign",
     "disagreements": "GET /disagreements gives a page of them, with their contents",
     "finish": "GET /finish; a report is made for the page",
     "image_folder": "the images stay with the server, which serves them",

@@ -159,10 +159,10 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
         truth = np.array([classes.index(labels[row]) for row in data.test])
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(kind="features", seed=repetition, control=0.2)
-            campaign = teeter.Campaign.create(
-                Path(folder) / "digits.teeter", "digits", classes, settings
+            items = [{"id": str(row), "features": features[row]} for row in data.pool]
+            campaign = teeter.Campaign.make(
+                items, classes, at=Path(folder) / "digits.teeter", settings=settings
             )
-            campaign.add({"id": str(row), "features": features[row]} for row in data.pool)
 
             rows = []
             for _ in range(rounds):

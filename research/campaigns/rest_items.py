@@ -97,7 +97,9 @@ def descendants(process_id: int) -> list[int]:
 def measure(count: int, folder: Path) -> dict[str, Any]:
     path = folder / "rest.teeter"
     first = [{"id": f"first{k}", "text": f"{word} first"} for k, word in enumerate(WORDS)]
-    Campaign.make(path, ["good", "poor"], first, Settings(encoder="tfidf"))
+    Campaign.make(
+        first, ["good", "poor"], at=path, settings=Settings(encoder="tfidf")
+    ).database.close()
     items = make_items(count)
 
     main_program = "from teeter.cli import main; main()"

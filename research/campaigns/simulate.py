@@ -161,8 +161,12 @@ def simulate(
         The value of each measure on the test rows after each round.
     """
     settings = Settings(kind="text", encoder=CACHED_ENCODER, strategy=strategy, seed=seed)
-    campaign = Campaign.create(
-        folder / f"{strategy}-{seed}.teeter", "simulated", data.classes, settings
+    campaign = Campaign.make(
+        [],
+        data.classes,
+        at=folder / f"{strategy}-{seed}.teeter",
+        name="simulated",
+        settings=settings,
     )
     campaign.add({"id": str(row), "text": data.texts[row]} for row in data.pool)
     true_classes = np.array([data.classes.index(data.labels[row]) for row in data.test])

@@ -87,8 +87,12 @@ def create_campaign(location: str, item_count: int) -> None:
     features = np.random.default_rng(0).normal(size=(item_count, 16)).astype(np.float32)
     features[::2, 0] += 2
 
-    campaign = Campaign.create(
-        location, "numbers", CLASSES, Settings(kind="features", strategy="margin")
+    campaign = Campaign.make(
+        [],
+        CLASSES,
+        at=location,
+        name="numbers",
+        settings=Settings(kind="features", strategy="margin"),
     )
     campaign.add(
         {

@@ -64,7 +64,7 @@ def create_feature_campaign(
     features = class_centres[true_classes] + noise  # (items, width)
 
     class_names = [f"class {k}" for k in range(class_count)]
-    campaign = Campaign.create(path, path.stem, class_names, Settings(kind="features"))
+    campaign = Campaign.make([], class_names, at=path, settings=Settings(kind="features"))
     campaign.add(
         {
             "id": str(k),

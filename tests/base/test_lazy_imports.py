@@ -121,8 +121,11 @@ def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
     settings = Settings(kind="features", overlap=0.5)
     Campaign.make(
-        path, ["left", "right"], [(f"p{k}", [float(k), 1.0]) for k in range(12)], settings
-    )
+        [(f"p{k}", [float(k), 1.0]) for k in range(12)],
+        ["left", "right"],
+        at=path,
+        settings=settings,
+    ).database.close()
     campaign = Campaign.open(path)
     campaign.ask(3)
     campaign.database.close()
@@ -141,7 +144,9 @@ def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
 def test_commands_that_read_a_list_or_a_database_do_not_load_torch(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
     items = [(f"p{k}", [float(k), 1.0]) for k in range(12)]
-    Campaign.make(path, ["left", "right"], items, Settings(kind="features"))
+    Campaign.make(
+        items, ["left", "right"], at=path, settings=Settings(kind="features")
+    ).database.close()
     commands = [
         ["--version"],
         ["strategies"],

@@ -70,7 +70,7 @@ def test_a_negative_seed_is_refused(name: str) -> None:
 
 def test_a_new_campaign_has_no_negative_seed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="seed is -1"):
-        Campaign.create(tmp_path / "a.teeter", "a", ["x", "y"], Settings(seed=-1))
+        Campaign.make([], ["x", "y"], at=tmp_path / "a.teeter", settings=Settings(seed=-1))
 
 
 @pytest.mark.parametrize("seed", [True, 1.0, "1", None])

@@ -90,8 +90,8 @@ class LabelStudioBackend:
     ) -> Campaign:
         """Create a campaign of items n0, n1, … whose features tell the classes apart easily."""
         chosen_settings = Settings(**{"kind": "features", "control": 0.1, **settings})
-        campaign = Campaign.create(
-            self.folder / "numbers.teeter", "numbers", classes, chosen_settings
+        campaign = Campaign.make(
+            [], classes, at=self.folder / "numbers.teeter", settings=chosen_settings
         )
 
         rows = [[float(k % len(classes)) * 4 + k / 1000, k / 100] for k in range(count)]

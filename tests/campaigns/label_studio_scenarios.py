@@ -121,11 +121,11 @@ def upload_images(backend: LabelStudioBackend) -> None:
     for k, name in enumerate(names):
         Image.new("RGB", (8, 8), (80 * k, 10, 10)).save(folder / name)
 
-    campaign = Campaign.create(
-        backend.folder / "images.teeter",
-        "images",
+    campaign = Campaign.make(
+        [],
         ("red", "black"),
-        Settings(kind="image", folder=str(folder)),
+        at=backend.folder / "images.teeter",
+        settings=Settings(kind="image", folder=str(folder)),
     )
     campaign.add(names)
 

@@ -22,7 +22,9 @@ def create_campaign(
     folder: Path, settings: Settings, features: npt.NDArray[np.float32], name: str = "c"
 ) -> Campaign:
     """Create a campaign of the classes a and b, with an item i0, i1, ... for each row."""
-    campaign = Campaign.create(folder / f"{name}.teeter", name, ("a", "b"), settings)
+    campaign = Campaign.make(
+        [], ("a", "b"), at=folder / f"{name}.teeter", name=name, settings=settings
+    )
     campaign.add({"id": f"i{k}", "features": row} for k, row in enumerate(features))
     return campaign
 

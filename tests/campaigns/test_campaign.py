@@ -26,7 +26,7 @@ PLAIN = Settings(kind="features", control=0.2)
 
 
 def make_campaign(path: Path, settings: Settings = PLAIN) -> Campaign:
-    campaign = Campaign.create(path / "colours.teeter", "colours", CLASSES, settings)
+    campaign = Campaign.make([], CLASSES, at=path / "colours.teeter", settings=settings)
     campaign.add({"id": f"v{k}", "features": VECTORS[k]} for k in range(120))
     return campaign
 
@@ -270,7 +270,7 @@ def test_two_processes_see_each_other_s_answers(campaign: Campaign, tmp_path: Pa
 
 
 def test_labels_that_come_with_the_items_are_used(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", CLASSES, PLAIN)
+    campaign = Campaign.make([], CLASSES, at=tmp_path / "c.teeter", settings=PLAIN)
     given = [
         {"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""}
         for k in range(120)
@@ -415,12 +415,14 @@ def test_impossible_settings_are_refused(values: dict[str, Any], message: str) -
 @pytest.mark.parametrize("classes", [(), ("one",), ("one", "one"), ("one", " ")])
 def test_classes_that_do_not_differ_are_refused(classes: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give two or more different names"):
-        Campaign.create(tmp_path / "c.teeter", "c", classes)
+        Campaign.make([], classes, at=tmp_path / "c.teeter")
 
 
 def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
     settings = Settings(kind="features")
-    campaign = Campaign.create(tmp_path / "n.teeter", "n", [0, np.int64(1), True], settings)
+    campaign = Campaign.make(
+        [], [0, np.int64(1), True], at=tmp_path / "n.teeter", settings=settings
+    )
     items = [{"id": k, "features": [k, 1.0], "label": k % 2} for k in range(4)]
     assert campaign.add(items).labelled == 4
     assert campaign.classes.names() == ("0", "1", "True")
@@ -440,7 +442,7 @@ def test_other_types_are_no_classes(label: Any, campaign: Campaign, tmp_path: Pa
     with pytest.raises(InputError, match=r"cannot be the name of a class|A label needs a class"):
         campaign.tell("v1", label)
     with pytest.raises(InputError, match="be the name of a class: give a string or a number"):
-        Campaign.create(tmp_path / "x.teeter", "x", ["red", label])
+        Campaign.make([], ["red", label], at=tmp_path / "x.teeter")
 
 
 def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
@@ -460,15 +462,15 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
         campaign.tell("v999", "red")
 
     with pytest.raises(InputError, match="already has a campaign called 'colours'"):
-        Campaign.create(tmp_path / "colours.teeter", "colours", CLASSES)
+        Campaign.make([], CLASSES, at=f"sqlite:///{tmp_path}/colours.teeter#colours")
     with pytest.raises(InputError, match="A campaign needs a name"):
-        Campaign.create(tmp_path / "x.teeter", " ", CLASSES)
+        Campaign.make([], CLASSES, at=tmp_path / "x.teeter", name=" ")
     with pytest.raises(
         UnknownNameError, match=r"No campaign is called 'colour'. Did you mean 'colours'"
     ):
         Campaign.open(tmp_path / "colours.teeter", "colour")
 
-    Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
+    Campaign.make([], CLASSES, at=f"sqlite:///{tmp_path}/colours.teeter#second")
     with pytest.raises(InputError, match="has several campaigns: name one of colours, second"):
         Campaign.open(tmp_path / "colours.teeter")
     with pytest.raises(InputError, match="The campaign has no items: add some first"):
@@ -487,7 +489,7 @@ def test_a_backup_opens_as_a_campaign(campaign: Campaign, tmp_path: Path) -> Non
 
 
 def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
+    campaign = Campaign.make([], ("fruit", "tool"), at=tmp_path / "t.teeter")
     fruit = ("apple pear plum cherry", "pear and cherry", "sweet plum")
     tools = ("saw hammer", "hammer and nail", "a saw")
 
@@ -505,7 +507,7 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_text_of_ten_million_characters_is_asked_about_and_trained_on(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
+    campaign = Campaign.make([], ("fruit", "tool"), at=tmp_path / "t.teeter")
     long = "word " * 2_000_000
     campaign.add([("long", long), ("a", "sweet plum"), ("b", "a saw"), ("c", "ripe plum")])
     assert {question.item: question.content for question in campaign.ask(4)}["long"] == long
@@ -517,7 +519,7 @@ def test_a_text_of_ten_million_characters_is_asked_about_and_trained_on(tmp_path
 
 
 def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
+    campaign = Campaign.make([], ("short", "long"), at=tmp_path / "t.teeter")
     campaign.add(
         ["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts]
     )
@@ -538,7 +540,7 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
 
 
 def test_given_and_computed_features_are_never_mixed(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
+    campaign = Campaign.make([], ("short", "long"), at=tmp_path / "t.teeter")
     with pytest.raises(InputError, match="1 item has no features"):
         campaign.add([{"text": "one", "features": [1.0, 2.0]}, {"text": "two"}])
     campaign.add([{"text": "one", "features": [1.0, 2.0]}])

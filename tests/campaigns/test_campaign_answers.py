@@ -28,7 +28,7 @@ VECTORS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0)
     location = new_place(request.param, tmp_path)
-    campaign = Campaign.create(location, "points", ["left", "right"], settings)
+    campaign = Campaign.make([], ["left", "right"], at=location, name="points", settings=settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     yield campaign
     campaign.database.close()

@@ -31,8 +31,12 @@ def create_campaign(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
 
-    campaign = Campaign.create(
-        path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
+    campaign = Campaign.make(
+        [],
+        ("even", "odd"),
+        at=path,
+        name="numbers",
+        settings=Settings(kind="features", strategy="margin"),
     )
 
     labels = {k: annotator_process.truth(f"n{k}") for k in range(KNOWN)}

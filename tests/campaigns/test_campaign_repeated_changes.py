@@ -40,7 +40,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")
     campaign.add((f"t{n}", f"text number {n}") for n in range(5))
     campaign.tell("t1", "spam")
     campaign.items.withdraw(["t3"])

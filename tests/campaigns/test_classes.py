@@ -136,8 +136,8 @@ def test_names_that_mean_something_are_kept(name: str) -> None:
 
 
 def test_a_campaign_keeps_its_descriptions_and_they_can_be_changed(tmp_path: Path) -> None:
-    campaign = Campaign.create(
-        tmp_path / "a.teeter", "a", ["spam", "ham"], descriptions={"spam": SPAM}
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=tmp_path / "a.teeter", descriptions={"spam": SPAM}
     )
     assert campaign.classes.descriptions() == {"spam": SPAM}
 
@@ -148,13 +148,13 @@ def test_a_campaign_keeps_its_descriptions_and_they_can_be_changed(tmp_path: Pat
 
 
 def test_an_unknown_class_changes_nothing(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "a.teeter", "a", ["spam", "ham"])
+    campaign = Campaign.make([], ["spam", "ham"], at=tmp_path / "a.teeter")
     with pytest.raises(UnknownNameError, match=r"No class is called 'spamm'.*spam"):
         campaign.classes.describe({"spam": "x", "spamm": "y"})
     assert campaign.classes.descriptions() == {}
 
     with pytest.raises(UnknownNameError, match="'eggs', which is not a class"):
-        Campaign.create(tmp_path / "b.teeter", "b", ["spam", "ham"], descriptions={"eggs": SPAM})
+        Campaign.make([], ["spam", "ham"], at=tmp_path / "b.teeter", descriptions={"eggs": SPAM})
     assert not (tmp_path / "b.teeter").exists()
 
 
@@ -163,7 +163,7 @@ def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
 
     def explain(classes: list[str], **settings: Any) -> str:
         path = tmp_path / f"{next(numbers)}.teeter"
-        campaign = Campaign.create(path, "a", classes, Settings(**settings))
+        campaign = Campaign.make([], classes, at=path, name="a", settings=Settings(**settings))
         return explain_names(campaign)
 
     assert explain(["spam", "ham"]).startswith("Models also learn from the class names")

@@ -34,8 +34,13 @@ def campaign(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
-    campaign = Campaign.create(
-        new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=clock
+    campaign = Campaign.make(
+        [],
+        ["left", "right"],
+        at=new_place(request.param, tmp_path),
+        name="points",
+        settings=settings,
+        clock=clock,
     )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     yield campaign

@@ -15,7 +15,9 @@ from teeter.campaigns.people import SessionKind, note_session
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     settings = Settings(kind="features")
-    return Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"], settings, clock=FakeClock())
+    return Campaign.make(
+        [], ["a", "b"], at=tmp_path / "c.teeter", settings=settings, clock=FakeClock()
+    )
 
 
 def test_a_second_browser_of_the_last_hour_is_noticed(campaign: Campaign) -> None:
@@ -44,7 +46,7 @@ def test_a_second_terminal_is_warned_and_shown_how_to_set_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.teeter"
-    Campaign.make(path, ["a", "b"], ["one", "two", "three"])
+    Campaign.make(["one", "two", "three"], ["a", "b"], at=path).database.close()
     warning = "Another terminal has labelled this campaign as me in the last hour."
 
     for _ in range(2):

@@ -45,8 +45,8 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
     message = f"{strategy} needs .*, which the head linear does not provide: choose the head mlp"
 
     with pytest.raises(InputError, match=message):
-        Campaign.create(
-            tmp_path / "refused.teeter", "refused", ["a", "b"], Settings(strategy=strategy)
+        Campaign.make(
+            [], ["a", "b"], at=tmp_path / "refused.teeter", settings=Settings(strategy=strategy)
         )
 
     assert not (tmp_path / "refused.teeter").exists()
@@ -56,8 +56,11 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
 def test_an_existing_campaign_with_such_a_strategy_can_still_be_read(
     strategy: str, tmp_path: Path
 ) -> None:
-    campaign = Campaign.create(
-        tmp_path / "c.teeter", "c", ["a", "b"], Settings(kind="features", strategy="random")
+    campaign = Campaign.make(
+        [],
+        ["a", "b"],
+        at=tmp_path / "c.teeter",
+        settings=Settings(kind="features", strategy="random"),
     )
     campaign.add({"id": str(k), "features": [k, 1.0]} for k in range(5))
     with campaign.writing() as change:
@@ -77,7 +80,7 @@ def test_changing_the_consensus_leaves_other_settings_and_is_noted(
 ) -> None:
     location = new_place(kind, tmp_path)
     settings = Settings(kind="features", lease=5)
-    campaign = Campaign.create(location, "c", ["a", "b"], settings)
+    campaign = Campaign.make([], ["a", "b"], at=location, name="c", settings=settings)
 
     changed = campaign.change_settings(consensus="dawid-skene", who="ann")
 

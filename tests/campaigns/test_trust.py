@@ -46,7 +46,9 @@ def forget_trust() -> None:
 
 
 def make_texts(path: Path) -> Path:
-    Campaign.make(path, ["good", "poor"], [("a", "one"), ("b", "two")], Settings(encoder="tfidf"))
+    Campaign.make(
+        [("a", "one"), ("b", "two")], ["good", "poor"], at=path, settings=Settings(encoder="tfidf")
+    ).database.close()
     return path
 
 
@@ -245,7 +247,7 @@ def test_an_own_campaign_with_images_elsewhere_asks_nothing(tmp_path: Path) -> N
 
     made = tmp_path / "campaigns" / "made.teeter"
     settings = Settings(kind="image", folder=str(tmp_path / "digits"))
-    Campaign.make(made, ["even", "odd"], ["001.png"], settings)
+    Campaign.make(["001.png"], ["even", "odd"], at=made, settings=settings).database.close()
     assert find_untrusted(Campaign.open(made)) == []
 
     # The same file in another place is another campaign.

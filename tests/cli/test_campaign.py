@@ -452,7 +452,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
 
 
 def test_a_campaign_is_named_if_a_file_holds_two(campaign_file: Path) -> None:
-    Campaign.create(campaign_file, "second", ["a", "b"]).database.close()
+    Campaign.make([], ["a", "b"], at=f"sqlite:///{campaign_file}#second").database.close()
     assert "name one of second, things" in refuse_teeter("status", campaign_file)
     assert "of 60 items" in run_teeter("status", f"{campaign_file}#things").stdout
     assert "Did you mean 'second'?" in refuse_teeter("status", f"{campaign_file}#secnd")

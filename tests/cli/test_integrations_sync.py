@@ -49,7 +49,7 @@ def url(studio: FakeLabelStudio) -> Iterator[str]:
 def file(tmp_path: Path) -> Path:
     """The file of a campaign of sixty texts."""
     path = tmp_path / "texts.teeter"
-    campaign = Campaign.create(path, "texts", ("even", "odd"), Settings())
+    campaign = Campaign.make([], ("even", "odd"), at=path, name="texts", settings=Settings())
     campaign.add([(f"n{k}", f"the number {k} is {('even', 'odd')[k % 2]}") for k in range(60)])
     campaign.database.close()
     return path

@@ -39,7 +39,7 @@ def made_samples(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(sample.name)
         folder.mkdir(exist_ok=True)
         path = samples.sample_file(sample, folder)
-        campaign = Campaign.create(path, sample.title, sample.classes)
+        campaign = Campaign.make([], sample.classes, at=path, name=sample.title)
         campaign.add(["a lost card", "a transfer"])
         campaign.database.close()
         return path

@@ -385,7 +385,9 @@ def campaign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign of vectors, which no case changes."""
     path = tmp_path_factory.mktemp("mistakes") / "vectors.teeter"
     items = [{"id": f"v{k}", "features": row} for k, row in enumerate(ROWS)]
-    Campaign.make(path, ["red", "green", "blue"], items, Settings(kind="features"))
+    Campaign.make(
+        items, ["red", "green", "blue"], at=path, settings=Settings(kind="features")
+    ).database.close()
     return path
 
 
@@ -397,39 +399,39 @@ def write_other_database(path: str) -> None:
 
 CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "classes in one text": (
-        lambda c: Campaign.create("x.teeter", "x", "a,b"),
+        lambda c: Campaign.make([], "a,b", at="x.teeter"),
         "The classes are the string 'a,b': give a list of names",
     ),
     "a single class": (
-        lambda c: Campaign.create("x.teeter", "x", ["a"]),
+        lambda c: Campaign.make([], ["a"], at="x.teeter"),
         "give two or more different names",
     ),
     "two equal classes": (
-        lambda c: Campaign.create("x.teeter", "x", ["a", "a "]),
+        lambda c: Campaign.make([], ["a", "a "], at="x.teeter"),
         "give two or more different names",
     ),
     "a class of no name": (
-        lambda c: Campaign.create("x.teeter", "x", ["a", None]),
+        lambda c: Campaign.make([], ["a", None], at="x.teeter"),
         "None cannot be the name of a class: give a string or a number",
     ),
     "a class of control characters": (
-        lambda c: Campaign.create("x.teeter", "x", ["a", "b\x1b"]),
+        lambda c: Campaign.make([], ["a", "b\x1b"], at="x.teeter"),
         "control character",
     ),
     "a strategy misspelt": (
-        lambda c: Campaign.create("x.teeter", "x", ["a", "b"], Settings(strategy="ldms")),
+        lambda c: Campaign.make([], ["a", "b"], at="x.teeter", settings=Settings(strategy="ldms")),
         "No strategy is called 'ldms'. Did you mean 'ldm-s'?",
     ),
     "a strategy that needs another head": (
-        lambda c: Campaign.create("x.teeter", "x", ["a", "b"], Settings(strategy="dbal")),
+        lambda c: Campaign.make([], ["a", "b"], at="x.teeter", settings=Settings(strategy="dbal")),
         "dbal needs dropout_logits, which the head linear does not provide",
     ),
     "a folder that is not there": (
-        lambda c: Campaign.create("no/x.teeter", "x", ["a", "b"]),
+        lambda c: Campaign.make([], ["a", "b"], at="no/x.teeter"),
         "there is no folder",
     ),
     "a campaign that exists": (
-        lambda c: Campaign.make(c.database.path, ["a", "b"], ["one"]),
+        lambda c: Campaign.make(["one"], ["a", "b"], at=c.database.path),
         "already exists: open it, or choose another name",
     ),
     "no campaign": (lambda c: Campaign.open("none.teeter"), "There is no campaign"),

@@ -420,7 +420,7 @@ def test_an_answer_may_have_been_given_earlier(store: CampaignStore) -> None:
 def campaign(database: Database) -> Iterator[Campaign]:
     location = database.url.render_as_string(hide_password=False)
     settings = Settings(kind="features", strategy="margin", control=0)
-    campaign = Campaign.create(location, "points", ["left", "right"], settings)
+    campaign = Campaign.make([], ["left", "right"], at=location, name="points", settings=settings)
     vectors = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     campaign.add({"id": f"p{k}", "features": vector} for k, vector in enumerate(vectors))
     yield campaign
@@ -458,7 +458,7 @@ def test_a_nul_character_is_refused_and_the_field_is_named(field: str, campaign:
 
 def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> None:
     location = database.url.render_as_string(hide_password=False)
-    campaign = Campaign.create(location, "texts", ["good", "poor"])
+    campaign = Campaign.make([], ["good", "poor"], at=location, name="texts")
     with pytest.raises(
         InputError, match=r"The text 'one\\x00two' has a NUL character at position 3"
     ):
@@ -467,7 +467,7 @@ def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> No
     campaign.database.close()
 
     with pytest.raises(InputError, match=r"The campaign's name .* has a NUL character"):
-        Campaign.create(location, "te\0xts", ["good", "poor"])
+        Campaign.make([], ["good", "poor"], at=location, name="te\0xts")
 
 
 def test_a_search_with_a_nul_character_is_refused(store: CampaignStore) -> None:

@@ -49,7 +49,9 @@ def fake_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("fake_library")
 def test_a_campaign_remembers_its_encoder_and_encodes_only_new_items(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"), Settings(encoder="small"))
+    campaign = Campaign.make(
+        [], ("a", "b"), at=tmp_path / "t.teeter", settings=Settings(encoder="small")
+    )
     campaign.add(LOST_CARDS)
     assert FakeSentenceTransformer.last_call == ["small", *LOST_CARDS]
 
@@ -101,7 +103,9 @@ def test_without_the_library_nothing_is_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"), Settings(encoder="small"))
+    campaign = Campaign.make(
+        [], ("a", "b"), at=tmp_path / "t.teeter", settings=Settings(encoder="small")
+    )
 
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[hf\]'"):
         campaign.add(LOST_CARDS)

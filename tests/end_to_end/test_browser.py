@@ -471,7 +471,7 @@ def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
 def create_campaign_with_classes(path: Path, count: int) -> list[str]:
     """Make a campaign of 30 texts with many classes, and return the classes."""
     names = [f"{word} {number}" for number in range(count) for word in ("Café", "delay")][:count]
-    campaign = Campaign.create(path, "many", names)
+    campaign = Campaign.make([], names, at=path, name="many")
     campaign.add([{"id": f"t{number}", "text": f"text {number}"} for number in range(30)])
     campaign.database.close()
     return names
@@ -546,7 +546,7 @@ def test_long_class_names_do_not_make_a_page_wider_than_a_phone(
     file = tmp_path / "long.teeter"
     names = ["balance not updated after a cheque or cash deposit", "transfer not received in time"]
     # Without control items, so that the first item comes with its neighbours and their labels.
-    campaign = Campaign.create(file, "long", names, Settings(control=0.0))
+    campaign = Campaign.make([], names, at=file, name="long", settings=Settings(control=0.0))
     campaign.add([{"id": f"t{k}", "text": f"text {k} about {k % 2}"} for k in range(30)])
     for question in campaign.ask(6):
         campaign.tell(question.item, names[int(question.item[1:]) % 2])

@@ -31,7 +31,7 @@ def make_campaign(path: Path) -> Path:
         items.append({**item, "notes": NOTES, "customer": f"ACME {number}"})
 
     settings = Settings(encoder="tfidf", show=["customer", "notes"])
-    Campaign.make(path, ["good", "poor"], items, settings)
+    Campaign.make(items, ["good", "poor"], at=path, settings=settings).database.close()
     return path
 
 

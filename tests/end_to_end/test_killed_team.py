@@ -48,8 +48,12 @@ def create_campaign(place: str, items: int) -> list[str]:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
 
-    campaign = Campaign.create(
-        place, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
+    campaign = Campaign.make(
+        [],
+        ("even", "odd"),
+        at=place,
+        name="numbers",
+        settings=Settings(kind="features", strategy="margin"),
     )
 
     labels = {k: truth(f"n{k}") for k in range(KNOWN)}

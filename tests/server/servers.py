@@ -67,7 +67,9 @@ def _text_campaign(name: str, items: int, settings: tuple[tuple[str, Any], ...])
     """Return the file of a campaign of texts."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.teeter"
-        campaign = Campaign.create(path, name, ("spam", "ham"), Settings(**dict(settings)))
+        campaign = Campaign.make(
+            [], ("spam", "ham"), at=path, name=name, settings=Settings(**dict(settings))
+        )
 
         rows = [{"id": f"t{number}", "text": text(number)} for number in range(items)]
         rows.append({"id": "html", "text": HARMFUL})
@@ -85,7 +87,7 @@ def make_image_campaign(path: Path, folder: Path, count: int = 60) -> Path:
         (folder / f"{number:03}.png").write_bytes(_digit_image(number))
 
     settings = Settings(kind="image", folder=str(folder.resolve()))
-    campaign = Campaign.create(path, path.stem, ("even", "odd"), settings)
+    campaign = Campaign.make([], ("even", "odd"), at=path, settings=settings)
     campaign.add({"image": f"{number:03}.png"} for number in range(count))
     campaign.database.close()
     return path

@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     path = tmp_path / "rows.teeter"
     settings = Settings(encoder="tfidf", show=["notes", "customer"])
-    Campaign.make(path, ["good", "poor"], read_items(source), settings)
+    Campaign.make(read_items(source), ["good", "poor"], at=path, settings=settings).database.close()
 
     with serve_campaigns(path) as client:
         yield client

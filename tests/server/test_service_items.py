@@ -159,7 +159,7 @@ def test_recent_answers_say_why_the_item_was_picked(client: TestClient) -> None:
 
 
 def test_long_texts_are_cut(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")
     campaign.add([{"id": "long", "text": "x" * 30_000}, {"id": "short", "text": "y"}])
     campaign.database.close()
 

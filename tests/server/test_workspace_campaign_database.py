@@ -26,7 +26,7 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         assert client.get("/api/v1/campaigns").json() == [], "an empty database is no error"
 
         # One that another process creates.
-        campaign = Campaign.create(url, "first", ("ham", "spam"), Settings())
+        campaign = Campaign.make([], ("ham", "spam"), at=url, name="first", settings=Settings())
         campaign.add([("a", "one"), ("b", "two")])
         campaign.database.close()
         assert [entry["slug"] for entry in client.get("/api/v1/campaigns").json()] == ["first"]

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
-    from teeter.campaigns.records import ClassDescription
+    from teeter.campaigns.records import ClassDescription, ItemColumns
     from teeter.campaigns.review.annotators import prediction_agreement
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
 __all__ = [
     "Campaign",
     "ClassDescription",
+    "ItemColumns",
     "LanguageModel",
     "Settings",
     "add_webhook",
@@ -39,7 +40,7 @@ __getattr__, __dir__ = import_lazily(
         "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
         "review.annotators": ["prediction_agreement"],
-        "records": ["ClassDescription"],
+        "records": ["ClassDescription", "ItemColumns"],
         "suggestions.language_model": ["LanguageModel"],
     },
 )

@@ -7,8 +7,8 @@ only stores answers starts without it, and leaves selection and training to its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,8 @@ from teeter.campaigns.asking.assignment import (
 from teeter.campaigns.classes import (
     Classes,
     as_class_name,
+    read_class_descriptions,
+    read_class_file,
     require_known_classes,
     validate_classes,
 )
@@ -51,12 +53,14 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
+    Item,
     parse_items,
     refuse_frame,
     require_printable,
     require_valid_unicode,
 )
 from teeter.campaigns.items.items import Items
+from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,
@@ -76,6 +80,7 @@ from teeter.campaigns.records import (
     Decision,
     EncodingResult,
     ImportResult,
+    ItemColumns,
     ItemKind,
     ModelInfo,
     Question,
@@ -102,7 +107,7 @@ from teeter.campaigns.store import (
     Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
-from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
+from teeter.campaigns.store.copies import copy_to_location, restore_to_database
 from teeter.campaigns.store.database import Clock, is_url, split_location, utc_now
 from teeter.campaigns.store.transaction import (
     campaign_names,
@@ -113,7 +118,9 @@ from teeter.campaigns.store.transaction import (
 from teeter.campaigns.suggestions.suggestions import Suggestions
 from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_folder
 from teeter.classifier import Classifier, Prediction
+from teeter.data.table_files import is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
+from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError
 
 __all__ = [
@@ -124,6 +131,7 @@ __all__ = [
     "Settings",
     "Status",
     "SuspectLabel",
+    "default_location",
 ]
 
 Vectors = npt.NDArray[np.float32]
@@ -135,7 +143,7 @@ _FETCH_SECONDS = 900.0
 class Campaign:
     """Items, answers and models in a database.
 
-    Every method that writes returns when the data is on disk. Use ``Campaign.create`` or
+    Every method that writes returns when the data is on disk. Use ``Campaign.make`` or
     ``Campaign.open`` to get one.
     """
 
@@ -155,6 +163,8 @@ class Campaign:
         self.classes = Classes(self.store)
         self.items = Items(self.store, self.review)
         self.suggestions = Suggestions(self)
+        self.imported = ImportResult(new=0, duplicates=(), labelled=0)
+        """What ``make`` brought in."""
         self._state_reader = RoundStateReader(self.store)
 
     @property
@@ -185,56 +195,6 @@ class Campaign:
         return require_trusted_folder(self.database, self.settings.folder)
 
     # Opening and creating
-
-    @classmethod
-    def create(
-        cls,
-        location: str | Path,
-        name: str,
-        classes: Sequence[str],
-        settings: Settings | None = None,
-        *,
-        descriptions: Mapping[str, ClassDescription] | None = None,
-        who: str = DEFAULT_ANNOTATOR,
-        clock: Clock = utc_now,
-    ) -> Campaign:
-        """Create a campaign in a database.
-
-        Args:
-            location: a file, or the URL of a database. It is created if it does not exist.
-            name: the campaign's name, which no other campaign of the database has.
-            classes: the names of two or more classes. Numbers become texts: class 1 is called "1".
-            settings: how the campaign works.
-            descriptions: what classes mean, by class.
-            who: who creates it, for the history.
-            clock: returns the current time.
-
-        Raises:
-            InputError: the name is taken, or the classes or the settings cannot be used.
-        """
-        settings = settings or Settings()
-        settings.require_strategy()
-        validate_seed(settings.seed)
-        if settings.encoder is not None:
-            trust_encoder(settings.encoder)
-        class_names = validate_classes(classes)
-        require_known_classes(descriptions or {}, class_names)
-        validate_name(name)
-
-        database = Database(location, create=True)
-        try:
-            # In one transaction, so that a campaign never exists without its classes.
-            with new_campaign(database, name, settings, clock) as change:
-                change.history.append(who, "created", None, json.loads(change.campaign().settings))
-                change.classes.add(class_names, who)
-                change.descriptions.write(descriptions or {}, who)
-                campaign_id = change.campaign_id
-        except BaseException:
-            database.close()
-            raise
-
-        trust_folder(database, settings.folder)
-        return cls(database, campaign_id, name, settings, clock=clock)
 
     @classmethod
     def open(
@@ -271,117 +231,134 @@ class Campaign:
     @classmethod
     def make(
         cls,
-        path: str | Path,
-        classes: Sequence[str],
-        items: Iterable[Any],
-        settings: Settings | None = None,
+        source: str | Path | Iterable[Any],
+        classes: Sequence[Any] | Path | None,
         *,
+        at: str | Path | None = None,
+        name: str | None = None,
+        settings: Settings | None = None,
+        columns: ItemColumns | None = None,
         descriptions: Mapping[str, ClassDescription] | None = None,
+        fetcher: ImageFetcher | None = None,
+        clock: Clock = utc_now,
         encode_all: bool = True,
         progress: ProgressReport | None = None,
-    ) -> ImportResult:
+    ) -> Campaign:
         """Create a campaign with its items, atomically: complete or not at all.
 
-        The items are encoded after the campaign is created. If encoding is interrupted, ``encode``
-        resumes it.
+        Mistakes are reported before the items are read, as far as they can be seen then. The items
+        are encoded after the campaign is created. If encoding is interrupted, ``encode`` resumes
+        it. ``imported`` says what came in.
 
         Args:
-            path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
-                campaign. Without a name it gets the name of the file or the database.
-            classes: the names of two or more classes.
-            items: the items, as ``add`` takes them.
-            settings: how the campaign works.
-            descriptions: what classes mean, by class.
+            source: the path of a table, JSON lines, arrays or a folder of images; or a list of
+                items, as ``add`` takes them.
+            classes: the names of two or more classes, or the path of a file of them. Numbers become
+                texts: class 1 is called "1". None for the different labels of the items.
+            at: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
+                campaign. By default it is a file beside the source, with the suffix .teeter.
+            name: the campaign's name; by default that of the file or the database.
+            settings: how the campaign works. The kind and the folder follow from a path.
+            columns: what the columns of a table hold.
+            descriptions: what classes mean, by class; by default what a file of classes says.
+            fetcher: fetches links to images, and says in which folder images are. By default it is
+                the folder of the table, and links may be read with the credentials of this machine.
+            clock: returns the current time.
             encode_all: whether to encode all items. If not, a few thousand items are encoded, which
                 is enough to begin to label, and ``encode`` must be called for the others.
             progress: called with the number of encoded items and the number of all items.
 
         Raises:
-            FileError: the file cannot be created.
-            InputError: the file or the campaign exists, or an item cannot be added.
+            FileError: the source cannot be read, or the file cannot be created.
+            InputError: the file or the campaign exists, the classes or the settings cannot be used,
+                or an item cannot be added.
             StoreError: the database cannot be used.
         """
-        if is_url(path):
-            url, name, stored = cls._store_in_database(
-                str(path), classes, items, settings, descriptions
-            )
-            campaign = cls.open(url, name)
-            return campaign._encode_new(stored, encode_all, progress)
+        path = Path(source) if isinstance(source, str | Path) else None
+        columns = columns or ItemColumns()
+        settings = settings or Settings()
+        location, name = _require_new(default_location(path) if at is None else at, name)
 
-        path = Path(path)
-        if path.exists():
-            raise InputError(f"{path} already exists: open it, or choose another name.")
-        if not path.parent.is_dir():
-            raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+        settings.require_cost()
+        settings.require_strategy()
+        validate_seed(settings.seed)
+        if isinstance(classes, Path):
+            file = classes
+            classes = read_class_file(file)
+            if descriptions is None:
+                descriptions = read_class_descriptions(file)
+        descriptions = descriptions or {}
+        if classes is not None:
+            classes = _validate_classes(classes, descriptions, settings)
+        elif path is not None and columns.labels is None:
+            raise _missing_classes()
 
-        with atomic_file(path) as temporary:
-            campaign = cls.create(
-                temporary, path.stem, classes, settings, descriptions=descriptions
+        items: Any = source
+        if path is not None:
+            if columns.image is not None and fetcher is None:
+                fetcher = ImageFetcher(path.resolve().parent, allow_stores=True)
+            items, settings = _read_source(path, columns, settings, fetcher)
+        if classes is None:
+            items = list(items)
+            classes = _validate_classes(_known_labels(items), descriptions, settings)
+
+        with _temporary_file(location) as temporary:
+            campaign = cls._create(
+                temporary, name, classes, settings, descriptions=descriptions, clock=clock
             )
             try:
                 stored = campaign._store_items(items)
+                if not isinstance(location, Path):
+                    copy_to_location(campaign.database, name, location)
             finally:
                 campaign.database.close()
+        if isinstance(location, Path):
+            carry_trust(temporary, location)
 
-        carry_trust(temporary, path)
-        campaign = cls.open(path)
-        return campaign._encode_new(stored, encode_all, progress)
-
-    def _encode_new(
-        self, stored: StoredImport, encode_all: bool, progress: ProgressReport | None
-    ) -> ImportResult:
-        """Encode the items of a campaign that was just created, and close its database."""
-        limit = None if encode_all else ENOUGH_TO_BEGIN
+        campaign = cls.open(location, name, clock=clock)
         try:
-            return self._encode_stored(stored, DEFAULT_ANNOTATOR, progress, limit=limit)
-        finally:
-            self.database.close()
+            limit = None if encode_all else ENOUGH_TO_BEGIN
+            imported = campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress, limit=limit)
+        except BaseException:
+            campaign.database.close()
+            raise
+        if path is not None and path.is_dir():
+            imported = replace(imported, left_out_files=count_left_out_files(path))
+        if fetcher is not None:
+            imported = replace(imported, failed=tuple(fetcher.errors.items()))
+        campaign.imported = imported
+        return campaign
 
     @classmethod
-    def _store_in_database(
+    def _create(
         cls,
-        location: str,
+        file: Path,
+        name: str,
         classes: Sequence[str],
-        items: Iterable[Any],
-        settings: Settings | None,
-        descriptions: Mapping[str, ClassDescription] | None,
-    ) -> tuple[str | Path, str, StoredImport]:
-        """Create a campaign in a temporary file, and copy it to a database in one transaction.
+        settings: Settings,
+        *,
+        descriptions: Mapping[str, ClassDescription],
+        clock: Clock,
+    ) -> Campaign:
+        """Create a campaign without items in a new file."""
+        if settings.encoder is not None:
+            trust_encoder(settings.encoder)
 
-        Returns:
-            The URL of the database, the name of the campaign, and the items.
-        """
-        url, name = split_location(location)
-        target = Database(url, create=True)
-        if name is None and target.path is not None:
-            name = target.path.stem
-        name = name or target.url.database or "campaign"
-
+        database = Database(file, create=True)
         try:
-            # Checked before the items are read, which takes long. The copy checks it again.
-            if name in campaign_names(target):
-                raise InputError(
-                    f"{target.display_url} already has a campaign called {name!r}: open it, or "
-                    f"choose another name."
-                )
+            # In one transaction, so that a campaign never exists without its classes.
+            with new_campaign(database, name, settings, clock) as change:
+                stored_settings = json.loads(change.campaign().settings)
+                change.history.append(DEFAULT_ANNOTATOR, "created", None, stored_settings)
+                change.classes.add(classes, DEFAULT_ANNOTATOR)
+                change.descriptions.write(descriptions, DEFAULT_ANNOTATOR)
+                campaign_id = change.campaign_id
+        except BaseException:
+            database.close()
+            raise
 
-            with TemporaryDirectory(prefix="teeter-") as folder:
-                campaign = cls.create(
-                    Path(folder) / "new.teeter",
-                    name,
-                    classes,
-                    settings,
-                    descriptions=descriptions,
-                )
-                try:
-                    stored = campaign._store_items(items)
-                    copy_campaign(campaign.database, target, name)
-                finally:
-                    campaign.database.close()
-        finally:
-            target.close()
-
-        return url, name, stored
+        trust_folder(database, settings.folder)
+        return cls(database, campaign_id, name, settings, clock=clock)
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
@@ -1234,6 +1211,119 @@ class Campaign:
             write_export(rows, Path(path), form, tables=list(view.tables.tables().values()))
 
         return len(snapshot.without_withdrawn().consensus)
+
+
+def default_location(source: Path | None) -> Path:
+    """Return the file of a campaign that is made from a file or folder: beside it, with its name.
+
+    Raises:
+        InputError: there is no path, or it has no name.
+
+    Example:
+        >>> default_location(Path("reviews.csv")).name
+        'reviews.teeter'
+    """
+    if source is None:
+        raise InputError("Say where to create the campaign (at=): a file or a database.")
+
+    path = source
+    if not path.name or path.name == "..":
+        # ``.`` and ``..`` have no name of their own. What they point to has.
+        path = path.resolve()
+    if not path.name:
+        raise InputError(f"Cannot derive a campaign name from {source}: give one with at=.")
+    return path.with_name(f"{path.name.removesuffix(path.suffix)}.teeter")
+
+
+def _require_new(at: str | Path, name: str | None) -> tuple[str | Path, str]:
+    """Return where a new campaign goes, as a file's path or a database's URL, and its name.
+
+    Raises:
+        FileError: there is no folder for the file.
+        InputError: the file or the campaign exists.
+    """
+    if not is_url(at):
+        path = Path(at)
+        if path.exists():
+            raise InputError(f"{path} already exists: open it, or choose another name.")
+        if not path.parent.is_dir():
+            raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+        name = path.stem if name is None else name
+        validate_name(name)
+        return path, name
+
+    url, given_name = split_location(str(at))
+    database = Database(url, create=True)
+    try:
+        name = name or given_name
+        if name is None and database.path is not None:
+            name = database.path.stem
+        name = name or database.url.database or "campaign"
+        validate_name(name)
+        # Checked before the items are read, which takes long. The copy checks it again.
+        if name in campaign_names(database):
+            raise InputError(
+                f"{database.display_url} already has a campaign called {name!r}: open it, or "
+                f"choose another name."
+            )
+    finally:
+        database.close()
+    return url, name
+
+
+@contextmanager
+def _temporary_file(location: str | Path) -> Iterator[Path]:
+    """Yield a temporary file: for a new file, it becomes this file after the block."""
+    if isinstance(location, Path):
+        with atomic_file(location) as temporary:
+            yield temporary
+    else:
+        with TemporaryDirectory(prefix="teeter-") as folder:
+            yield Path(folder) / "new.teeter"
+
+
+def _validate_classes(
+    classes: Sequence[Any], descriptions: Mapping[str, ClassDescription], settings: Settings
+) -> list[str]:
+    """Return the names of the classes, if they go with their descriptions and shortcuts."""
+    names = validate_classes(classes)
+    require_known_classes(descriptions, names)
+    shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
+    return names
+
+
+def _missing_classes() -> InputError:
+    return InputError(
+        "The classes are missing: give their names (classes=), or the column that holds them "
+        "(labels=)."
+    )
+
+
+def _known_labels(items: Iterable[Any]) -> list[str]:
+    """Return the different labels that items came with, in the order in which they first occur."""
+    labels: dict[str, None] = {}
+    for item in items:
+        label = item.get("label") if isinstance(item, Mapping) else getattr(item, "label", None)
+        if label is not None and not is_missing(str(label)):
+            labels[as_class_name(label)] = None
+    if not labels:
+        raise _missing_classes()
+    return list(labels)
+
+
+def _read_source(
+    path: Path, columns: ItemColumns, settings: Settings, fetcher: ImageFetcher | None
+) -> tuple[Sequence[Item], Settings]:
+    """Return the items at a path, and settings with the kind and the folder of the items."""
+    kind = detect_kind(path)
+    folder = path.resolve() if path.is_dir() else None
+    if columns.image is not None and fetcher is not None:
+        kind = ItemKind.IMAGE
+        folder = fetcher.folder
+
+    settings = replace(settings, kind=kind, folder=None if folder is None else str(folder))
+    items = read_items(path, columns, folder=folder, fetcher=fetcher, rows=settings.has_rows)
+    return items, settings
 
 
 def _replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:

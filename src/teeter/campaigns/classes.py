@@ -29,7 +29,7 @@ __all__ = [
     "is_class_file",
     "is_meaningful",
     "name_column",
-    "parse_description_table",
+    "read_class_descriptions",
     "read_class_file",
     "read_descriptions",
     "readable_name",
@@ -327,13 +327,20 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
     if suffix == ".toml":
         descriptions = _parse_toml(text, path)
     elif suffix in (".csv", ".tsv"):
-        descriptions = parse_description_table(text, path)
+        descriptions = _parse_description_table(text, path)
     else:
         raise FileError(f"Cannot read descriptions from {path}: {_EXPECTED_FORM}.")
 
     if not descriptions:
         raise FileError(f"{path} describes no class: {_EXPECTED_FORM}.")
     return descriptions
+
+
+def read_class_descriptions(path: Path) -> dict[str, ClassDescription]:
+    """Return what a file of class names says beside them; nothing if it is a list of names."""
+    if path.suffix.lower() == ".txt":
+        return {}
+    return _parse_description_table(path.read_text(encoding="utf-8-sig"), path)
 
 
 def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
@@ -363,7 +370,7 @@ def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
     return descriptions
 
 
-def parse_description_table(text: str, path: Path) -> dict[str, ClassDescription]:
+def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescription]:
     """Return the descriptions in a CSV or TSV table; empty if it has no column for them.
 
     Args:

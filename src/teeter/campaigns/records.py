@@ -31,6 +31,7 @@ __all__ = [
     "EncoderComparison",
     "EncodingResult",
     "ImportResult",
+    "ItemColumns",
     "ItemContent",
     "ItemCounts",
     "ItemDetails",
@@ -440,6 +441,21 @@ class AccuracyEstimate:
 
 
 @dataclass(frozen=True)
+class ItemColumns:
+    """Columns of a table of items; None to find them by their usual names."""
+
+    text: str | None = None
+    """The column of the texts, several separated by commas, or a template such as
+    ``"{title}: {body}"``."""
+    id: str | None = None
+    """The column of the ids; ``id`` by default, if there is one."""
+    labels: str | None = None
+    """The column of labels that are known already."""
+    image: str | None = None
+    """The column of images instead of texts: paths, or links, which are fetched."""
+
+
+@dataclass(frozen=True)
 class ImportResult:
     """What happened to items that were added."""
 
@@ -456,6 +472,8 @@ class ImportResult:
     """How the items were encoded; None if all of them came with features."""
     failed: tuple[tuple[str, str], ...] = ()
     """Links whose images could not be fetched, so that their items were not added, and why."""
+    left_out_files: dict[str, int] = field(default_factory=dict)
+    """Number of files in the folder that are no images, by their endings."""
 
 
 @dataclass(frozen=True)

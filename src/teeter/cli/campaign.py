@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import Field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import Field
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from teeter.base.wording import list_some, pluralize
+from teeter.campaigns.records import ItemColumns
 from teeter.campaigns.settings import Settings, offered_settings
 from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
@@ -38,9 +39,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult
-    from teeter.campaigns.items.image_links import ImageFetcher
-    from teeter.campaigns.items.item import Item
-    from teeter.campaigns.records import ClassDescription, EncodingResult
+    from teeter.campaigns.records import EncodingResult
 
 __all__ = [
     "campaign",
@@ -201,6 +200,7 @@ ClassesOption = Annotated[
 FileOption = Annotated[
     str | None,
     typer.Option(
+        "--file",
         metavar="FILE",
         help="File to create, or postgresql://…#NAME. Default: ITEMS with the suffix .teeter.",
     ),
@@ -276,7 +276,7 @@ def new(
     items: ItemsArgument,
     *,
     classes: ClassesOption = None,
-    file: FileOption = None,
+    at: FileOption = None,
     text: TextOption = None,
     id_column: IdOption = None,
     labels: LabelsOption = None,
@@ -316,18 +316,14 @@ def new(
     chosen = Settings(**settings)
     if chosen.budget is not None and chosen.cost is None:
         raise InputError("--budget needs --cost, the cost of one label.")
-    location = campaign_location(items, file)
+    location = campaign_location(items, at)
 
     create_campaign(
         items,
         location,
         classes,
         chosen,
-        text=text,
-        id_column=id_column,
-        labels=labels,
-        image=image,
-        rows=chosen.rows,
+        columns=ItemColumns(text, id_column, labels, image),
         describe=describe,
     )
 
@@ -356,31 +352,34 @@ def add(
     Examples:
       teeter campaign add reviews.teeter more_reviews.csv
     """
+    from teeter.campaigns.items.image_links import ImageFetcher
     from teeter.campaigns.items.read_items import read_items
 
-    with open_campaign(file) as opened, progress("Encoding") as show_progress:
+    with open_campaign(file) as opened:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = opened.image_folder
-        fetcher = None if folder is None else _make_fetcher(folder)
-        contents = read_items(
-            items,
-            text=text,
-            key=id_column,
-            label=labels,
-            folder=folder,
-            first=opened.items.next_number(),
-            image=image,
-            fetcher=fetcher,
-            rows=opened.settings.rows,
-        )
-        result = opened.add(contents, progress=show_progress)
+        # Who runs the command owns the credentials of this machine.
+        fetcher = None if folder is None else ImageFetcher(folder, allow_stores=True)
+        with progress("Encoding") as show_progress:
+            contents = read_items(
+                items,
+                ItemColumns(text, id_column, labels, image),
+                folder=folder,
+                first=opened.items.next_number(),
+                fetcher=fetcher,
+                rows=opened.settings.rows,
+            )
+            result = opened.add(contents, progress=show_progress)
+        duplicates = [
+            _describe_duplicate(opened, duplicate) for duplicate in result.duplicates[:_NAMED_ITEMS]
+        ]
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
     report_left_out_files(items)
     if fetcher is not None:
-        _report_failed_links(fetcher)
-    for duplicate in result.duplicates[:_NAMED_ITEMS]:
-        typer.echo(f"Skipped {_describe_duplicate(duplicate, contents)}.")
+        _report_failed_links(list(fetcher.errors.values()))
+    for sentence in duplicates:
+        typer.echo(f"Skipped {sentence}.")
     if len(result.duplicates) > _NAMED_ITEMS:
         rest = len(result.duplicates) - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
@@ -879,13 +878,15 @@ def campaign_location(items: Path, file: str | None = None) -> str:
     Raises:
         InputError: if the items have no name to derive one from.
     """
+    from teeter.campaigns.campaign import default_location
+
     if file is not None and "://" in file:
         url, _, name = file.partition("#")
-        return f"{url}#{name or _default_path(items).stem}"
+        return f"{url}#{name or default_location(items).stem}"
 
     if file is not None:
         return file
-    return str(_default_path(items))
+    return str(default_location(items))
 
 
 def create_campaign(
@@ -894,11 +895,7 @@ def create_campaign(
     classes: str | None,
     settings: Settings,
     *,
-    text: str | None = None,
-    id_column: str | None = None,
-    labels: str | None = None,
-    image: str | None = None,
-    rows: bool = False,
+    columns: ItemColumns | None = None,
     describe: Path | None = None,
     encode_all: bool = True,
 ) -> None:
@@ -910,11 +907,7 @@ def create_campaign(
         classes: comma-separated class names, or the path of a file of class names. Default: the
             values of the column of known labels.
         settings: settings of the campaign. Their kind and folder are taken from ``items``.
-        text: column of texts.
-        id_column: column of item ids.
-        labels: column of known labels.
-        image: column of images, as paths or links.
-        rows: whether the items are whole rows.
+        columns: what the columns of a table hold.
         describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
@@ -927,111 +920,66 @@ def create_campaign(
         )
 
     from teeter.campaigns import Campaign
-    from teeter.campaigns.classes import require_known_classes
-    from teeter.campaigns.items.read_items import read_items
-    from teeter.campaigns.shortcuts import shortcuts_by_class
-    from teeter.data.table_files import is_missing
+    from teeter.campaigns.classes import is_class_file, read_descriptions
 
-    # Before the items are read, which may take long.
-    names = None if classes is None else parse_classes(classes)
-    descriptions = _read_descriptions(describe, classes)
-    if names is None and labels is None:
-        raise InputError(
-            "The classes are missing: list them with --classes, or name the column that holds them "
-            "with --labels."
-        )
+    names: list[str] | Path | None = None
+    if classes is not None:
+        names = Path(classes) if is_class_file(classes) else split_names(classes)
 
     with progress("Encoding") as show_progress:
-        folder = items.resolve().parent if image is not None else None
-        fetcher = None if folder is None else _make_fetcher(folder)
-        contents = read_items(
+        campaign = Campaign.make(
             items,
-            text=text,
-            key=id_column,
-            label=labels,
-            image=image,
-            folder=folder,
-            fetcher=fetcher,
-            rows=rows,
-        )
-        if names is None:
-            # The different labels, in the order in which they first occur.
-            given = [item.label for item in contents if item.label is not None]
-            names = list(dict.fromkeys(label for label in given if not is_missing(label)))
-        require_known_classes(descriptions, names)
-        shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
-
-        settings = _complete_settings(settings, items, image_folder=folder, rows=rows)
-        result = Campaign.make(
-            location,
             names,
-            contents,
-            settings,
-            descriptions=descriptions,
+            at=location,
+            settings=settings,
+            columns=columns,
+            descriptions=None if describe is None else read_descriptions(describe),
             encode_all=encode_all,
             progress=show_progress,
         )
+    with closing(campaign.database):
+        has_labels = columns is not None and columns.labels is not None
+        _report_creation(campaign, items, location, has_labels=has_labels)
 
+
+def _report_creation(campaign: Campaign, items: Path, location: str, *, has_labels: bool) -> None:
+    """Say what a new campaign holds, and what was left out."""
+    result = campaign.imported
     typer.echo(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
     report_left_out_files(items)
-    if fetcher is not None:
-        _report_failed_links(fetcher)
-    if labels is None:
-        _report_unused_labels(items, names)
+    _report_failed_links([reason for _, reason in result.failed])
+    if not has_labels:
+        _report_unused_labels(items, campaign.classes.names())
     if result.encoding is not None:
-        _report_encoding(result.encoding, location)
+        _report_encoding(campaign, result.encoding)
     if result.duplicates:
         count = pluralize(len(result.duplicates), "duplicate")
-        example = _describe_duplicate(result.duplicates[0], contents)
+        example = _describe_duplicate(campaign, result.duplicates[0])
         typer.echo(f"Skipped {count}, such as {example}.")
     _report_conflicts(result)
-    if result.audit < settings.audit:
+    if result.audit < campaign.settings.audit:
         typer.echo(
-            f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
-            "holds at most half of all items."
+            f"The audit set has {result.audit:,} instead of {campaign.settings.audit:,} items, "
+            "because it holds at most half of all items."
         )
 
 
-def _complete_settings(
-    settings: Settings, items: Path, *, image_folder: Path | None, rows: bool
-) -> Settings:
-    """Return settings with the kind and the folder of the items, and whether they are whole rows.
-
-    What annotators see follows from the source, so there is no option for it.
-    """
-    from teeter.campaigns.items.read_items import detect_kind
-
-    if items.is_dir():
-        return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
-    if image_folder is not None:
-        return replace(settings, kind="image", folder=str(image_folder))
-    return replace(settings, kind=detect_kind(items), rows=rows)
-
-
-def _report_encoding(encoding: EncodingResult, location: str) -> None:
+def _report_encoding(campaign: Campaign, encoding: EncodingResult) -> None:
     """Say which encoder a new campaign uses, whether class names help, and what is not encoded."""
     from teeter.campaigns.learning.prior import explain_names
     from teeter.campaigns.records import ItemKind
 
     echo_wrapped(encoding.sentence)
-    with open_campaign(location) as opened:
-        has_texts = opened.settings.kind == ItemKind.TEXT
-        if opened.classes.descriptions() or (has_texts and opened.settings.names):
-            echo_wrapped(explain_names(opened))
+    has_texts = campaign.settings.kind == ItemKind.TEXT
+    if campaign.classes.descriptions() or (has_texts and campaign.settings.names):
+        echo_wrapped(explain_names(campaign))
     if encoding.unencoded:
         unencoded = pluralize(encoding.unencoded, "item")
         typer.echo(f"{unencoded} will be encoded while you label.")
     _report_unreadable(encoding)
-
-
-def _make_fetcher(folder: Path) -> ImageFetcher:
-    from teeter.campaigns.items.image_links import ImageFetcher
-
-    # Who runs the command owns the credentials of this machine.
-    return ImageFetcher(folder, allow_stores=True)
 
 
 def report_left_out_files(items: Path) -> None:
@@ -1046,27 +994,12 @@ def report_left_out_files(items: Path) -> None:
         echo_wrapped(left_out)
 
 
-def _report_failed_links(fetcher: ImageFetcher) -> None:
-    for sentence in list(fetcher.errors.values())[:_NAMED_ITEMS]:
+def _report_failed_links(reasons: Sequence[str]) -> None:
+    for sentence in reasons[:_NAMED_ITEMS]:
         typer.echo(printable_line(sentence, limit=300), err=True)
-    if fetcher.errors:
-        count = pluralize(len(fetcher.errors), "image")
+    if reasons:
+        count = pluralize(len(reasons), "image")
         typer.echo(f"{count} could not be fetched. Add the same table again to retry.", err=True)
-
-
-def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
-    """Return the descriptions in a file, or those that stand beside the names of the classes."""
-    from teeter.campaigns.classes import (
-        is_class_file,
-        parse_description_table,
-        read_descriptions,
-    )
-
-    if describe is not None:
-        return read_descriptions(describe)
-    if classes is None or not is_class_file(classes) or Path(classes).suffix.lower() == ".txt":
-        return {}
-    return parse_description_table(Path(classes).read_text(encoding="utf-8-sig"), Path(classes))
 
 
 def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
@@ -1102,17 +1035,6 @@ def parse_classes(classes: str) -> list[str]:
     return split_names(classes)
 
 
-def _default_path(items: Path) -> Path:
-    """Return the campaign file for a file or folder of items: beside it, with the same name."""
-    path = items
-    if not path.name or path.name == "..":
-        # ``.`` and ``..`` have no name of their own. What they point to has.
-        path = path.resolve()
-    if not path.name:
-        raise InputError(f"Cannot derive a campaign name from {items}: give one with --file.")
-    return path.with_name(f"{path.name.removesuffix(path.suffix)}.teeter")
-
-
 def _hide_password(location: str) -> str:
     """Return a location as it may be printed: without the password of a database URL.
 
@@ -1135,19 +1057,20 @@ def _shorten(content: str | None) -> str:
     return printable_line(" ".join(start.split()))
 
 
-def _describe_duplicate(duplicate: tuple[str, str], items: Iterable[Item]) -> str:
+def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
     """Return which item was skipped, and which item has the same content.
 
     Args:
+        campaign: the campaign, which has that content.
         duplicate: the id of the item that was skipped, and that of the item it duplicates.
-        items: the items of the file.
     """
     skipped_id, original_id = duplicate
     # Without an id of its own, an item is known by a hash, which tells nothing.
     if skipped_id != original_id:
         return f"{printable_line(skipped_id)}: same content as {printable_line(original_id)}"
 
-    content = next((item.content for item in items if item.key == skipped_id), None)
+    with campaign.reading() as view:
+        content = view.items.get(original_id).content
     if content is None or content == skipped_id:
         return f"{printable_line(original_id)}, which the campaign already has"
     return f"another copy of “{_shorten(content)}”"

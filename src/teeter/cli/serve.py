@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from teeter.base.wording import list_some, pluralize
+from teeter.campaigns.records import ItemColumns
+from teeter.campaigns.settings import Settings
 from teeter.cli.campaign import (
     campaign_location,
     create_campaign,
@@ -419,9 +421,6 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
 
     file = campaign_location(path)
     if not Path(file).exists():
-        with spinner("Loading"):  # importing torch takes seconds
-            from teeter.campaigns import Settings
-
         # The server encodes the rest, so that the page opens within seconds.
         settings = Settings(encoder=encoder)
         create_campaign(path, file, classes, settings, encode_all=False)
@@ -539,8 +538,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     knows_text = table is None or table.text_column is not None
     entries = read_items(
         items,
-        text=None if table is None else table.text_column,
-        key=None if table is None else table.id_column,
+        ItemColumns() if table is None else ItemColumns(table.text_column, table.id_column),
         rows=not knows_text,
     )
     has_ids = table is not None and table.id_column is not None

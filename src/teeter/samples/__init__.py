@@ -243,9 +243,15 @@ def make_sample(
     past = _PastClock(clock())
 
     with atomic_file(path) as temporary:
-        campaign = Campaign.create(temporary, sample.title, sample.classes, settings, clock=past)
+        campaign = Campaign.make(
+            [{sample.kind: item.content} for item in items],
+            sample.classes,
+            at=temporary,
+            name=sample.title,
+            settings=settings,
+            clock=past,
+        )
         try:
-            campaign.add([{sample.kind: item.content} for item in items])
             _label(campaign, labels, past, on_step)
         finally:
             campaign.database.close()

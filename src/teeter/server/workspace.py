@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.records import AddedItems, ItemKind, Permission, Role, SuspectLabel
+from teeter.campaigns.records import (
+    AddedItems,
+    ItemColumns,
+    ItemKind,
+    Permission,
+    Role,
+    SuspectLabel,
+)
 from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
@@ -46,7 +53,6 @@ from teeter.server.worker.requests import (
     DrawMap,
     EncodeItems,
     FindSuspects,
-    ItemColumns,
     MapFile,
     MapKind,
     PickAhead,

@@ -34,11 +34,12 @@ def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ma
         folder = tmp_path / str(len(campaigns))
         folder.mkdir()
 
-        campaign = Campaign.create(
-            new_place(request.param, folder),
-            "points",
+        campaign = Campaign.make(
+            [],
             ["left", "right"],
-            Settings(**options),
+            at=new_place(request.param, folder),
+            name="points",
+            settings=Settings(**options),
             clock=FakeClock(),
         )
 

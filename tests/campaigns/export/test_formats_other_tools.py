@@ -17,6 +17,7 @@ import pytest
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.integrations.label_studio.payloads import build_label_config, chosen_class
 from teeter.campaigns.items.read_items import read_items
+from teeter.campaigns.records import ItemColumns
 from teeter.errors import InputError, MissingExtraError
 
 
@@ -29,7 +30,7 @@ def make_texts(path: Path) -> Campaign:
     ]
 
     settings = Settings(encoder="tfidf")
-    Campaign.make(path, ["ham", "spam", "a/b: rare"], items, settings)
+    Campaign.make(items, ["ham", "spam", "a/b: rare"], at=path, settings=settings).database.close()
     campaign = Campaign.open(path)
 
     for number in range(24):
@@ -69,7 +70,9 @@ def test_label_studio_gets_tasks_with_annotations_and_predictions(
 def test_a_format_of_other_items_is_refused(texts: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="The format image-folder is only for images"):
         texts.export(tmp_path / "out", "image-folder")
-    empty = Campaign.create(tmp_path / "e.teeter", "e", ["a", "b"], Settings(encoder="tfidf"))
+    empty = Campaign.make(
+        [], ["a", "b"], at=tmp_path / "e.teeter", settings=Settings(encoder="tfidf")
+    )
     empty.add(["one", "two"])
     with pytest.raises(InputError, match="cleanlab needs labels of two or more classes"):
         empty.export(tmp_path / "out.npz", "cleanlab")
@@ -125,7 +128,9 @@ def test_columns_with_the_names_of_fields_are_renamed(tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id,title,text,label\na,Broken,In parts,mine\nb,Fine,As new,\n")
     path = tmp_path / "rows.teeter"
-    Campaign.make(path, ["good", "poor"], read_items(source, text="{title} {text}"))
+    Campaign.make(
+        read_items(source, ItemColumns("{title} {text}")), ["good", "poor"], at=path
+    ).database.close()
     campaign = Campaign.open(path)
     campaign.tell("a", "poor")
 

@@ -28,7 +28,9 @@ def test_images_are_sorted_into_a_folder_per_class(tmp_path: Path) -> None:
         (photos / "deep" / f"{number}.png").write_bytes(file.getvalue())
     settings = Settings(kind="image", folder=str(photos), encoder="pixels")
     paths = [f"{folder}{number}.png" for folder in ("", "deep/") for number in range(4)]
-    Campaign.make(tmp_path / "p.teeter", ["red", "../green"], paths, settings)
+    Campaign.make(
+        paths, ["red", "../green"], at=tmp_path / "p.teeter", settings=settings
+    ).database.close()
     campaign = Campaign.open(tmp_path / "p.teeter")
     for path in paths[:7]:
         campaign.tell(path, "../green" if path.startswith("deep") else "red")
@@ -60,7 +62,7 @@ def make_photos(tmp_path: Path, classes: list[str]) -> Campaign:
         columns = {"image_file_name": f"raw {number}", "tags": [number, "x"], "zip": f"0{number}"}
         items.append({"id": f"p{number}", "image": f"{number}.png", **columns})
     settings = Settings(kind="image", folder=str(photos), encoder="pixels")
-    Campaign.make(tmp_path / "p.teeter", classes, items, settings)
+    Campaign.make(items, classes, at=tmp_path / "p.teeter", settings=settings).database.close()
     return Campaign.open(tmp_path / "p.teeter")
 
 

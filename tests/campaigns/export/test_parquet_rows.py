@@ -15,7 +15,7 @@ from teeter.campaigns.items.read_items import read_items
 def make_campaign(source: Path) -> Campaign:
     """Create a campaign from a file."""
     path = source.with_suffix(".teeter")
-    Campaign.make(path, ["good", "poor"], read_items(source))
+    Campaign.make(read_items(source), ["good", "poor"], at=path).database.close()
     return Campaign.open(path)
 
 

@@ -35,7 +35,7 @@ class KnownItems:
 def make_campaign(folder: Path, items: KnownItems, **settings: object) -> Campaign:
     """Return a campaign with the items and without answers."""
     values = {"kind": "features", "strategy": "margin", **settings}
-    campaign = Campaign.create(folder / "small.teeter", "small", CLASSES, Settings(**values))
+    campaign = Campaign.make([], CLASSES, at=folder / "small.teeter", settings=Settings(**values))
     campaign.add(items.entries())
     return campaign
 

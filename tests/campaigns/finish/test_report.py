@@ -336,7 +336,7 @@ def test_labels_of_a_class_that_is_added_later_are_errors(
 def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
     texts = [f"{('ant hill', 'bee hive')[k % 2]} number {k}" for k in range(300)]
     settings = Settings(strategy="margin", encoder="tfidf")
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", CLASSES, settings)
+    campaign = Campaign.make([], CLASSES, at=tmp_path / "texts.teeter", settings=settings)
     campaign.add([{"id": str(k), "text": text} for k, text in enumerate(texts)])
     copies = [{"id": f"copy {k}", "text": text} for k, text in enumerate(texts)]
     assert campaign.add(copies).new == 0

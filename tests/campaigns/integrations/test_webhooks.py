@@ -30,7 +30,9 @@ from teeter.errors import InputError, UnknownResourceError
 
 def make_campaign(path: Path, count: int = 4) -> Path:
     features = [{"id": f"i{k}", "features": [k, 1.0]} for k in range(count)]
-    Campaign.make(path, ["good", "poor"], features, Settings(kind="features"))
+    Campaign.make(
+        features, ["good", "poor"], at=path, settings=Settings(kind="features")
+    ).database.close()
     return path
 
 
@@ -181,7 +183,9 @@ def test_a_dead_receiver_does_not_keep_the_others_waiting(
 ) -> None:
     monkeypatch.setattr(webhooks, "_MOST_AT_ONCE", 4)
     place = new_place(kind, tmp_path)
-    campaign = Campaign.create(place, "c", ["good", "poor"], Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ["good", "poor"], at=place, name="c", settings=Settings(kind="features")
+    )
     campaign.add([{"id": f"i{k}", "features": [k, 1.0]} for k in range(12)])
     unused = ReservedPort()
     url = f"http://127.0.0.1:{unused.number}/hook"
@@ -249,7 +253,9 @@ def test_a_signature_is_an_hmac_of_time_and_body() -> None:
 @pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
 def test_every_database_keeps_deliveries(kind: str, tmp_path: Path) -> None:
     place = new_place(kind, tmp_path)
-    campaign = Campaign.create(place, "c", ["good", "poor"], Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ["good", "poor"], at=place, name="c", settings=Settings(kind="features")
+    )
     campaign.add([{"id": "i0", "features": [1.0]}])
     with running_receiver() as receiver:
         add_webhook(campaign, receiver.url, [WebhookEvent.LABELLED], allow_private=True)

@@ -31,7 +31,7 @@ def make_items(first: int, last: int) -> list[dict[str, Any]]:
 
 
 def create_campaign(folder: Path, settings: Settings = SETTINGS, count: int = 30) -> Campaign:
-    campaign = Campaign.create(folder / "c.teeter", "c", ("a", "b"), settings)
+    campaign = Campaign.make([], ("a", "b"), at=folder / "c.teeter", settings=settings)
     campaign.add(make_items(0, count))
     return campaign
 
@@ -47,7 +47,7 @@ def export_rows(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:
 
 
 def test_a_label_that_comes_with_a_known_item_counts_if_the_item_has_none(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "t.teeter")
     added = campaign.add(
         [
             ("1", "one x"),
@@ -79,7 +79,7 @@ def test_a_label_that_comes_with_a_known_item_counts_if_the_item_has_none(tmp_pa
 
 
 def test_duplicates_are_exported_with_the_label_of_their_original(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "t.teeter")
     campaign.add([("1", "one x"), ("2", "two x"), ("1b", "one x")])
     campaign.add([("1c", "one x"), ("2", "two x")])
     campaign.tell("1", "a")
@@ -96,7 +96,7 @@ def test_duplicates_are_exported_with_the_label_of_their_original(tmp_path: Path
 
 
 def test_equal_features_of_two_ids_are_two_items(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), SETTINGS)
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "c.teeter", settings=SETTINGS)
     items = [{"id": item, "features": [1.0, 2.0]} for item in ("x", "y")]
     assert campaign.add(items).new == 2
 
@@ -109,7 +109,7 @@ def test_equal_features_of_two_ids_are_two_items(tmp_path: Path) -> None:
 
 def test_imported_labels_cost_nothing_and_are_not_undone(tmp_path: Path) -> None:
     settings = Settings(kind="features", cost=1.0, budget=20.0)
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), settings)
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "c.teeter", settings=settings)
     campaign.add([{**item, "label": "a"} for item in make_items(0, 10)])
     assert campaign.undo() is None
 
@@ -141,7 +141,7 @@ def test_another_process_can_add_items_while_a_campaign_is_open(tmp_path: Path) 
 def test_others_can_write_while_an_encoder_runs_and_it_runs_again_if_they_add_items(
     tmp_path: Path,
 ) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "t.teeter")
     other = Campaign.open(tmp_path / "t.teeter")
     calls: list[list[str]] = []
 
@@ -172,11 +172,11 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
     tmp_path: Path,
 ) -> None:
     times = iter([datetime(2030, 1, 1, tzinfo=UTC)] * 60)
-    campaign = Campaign.create(
-        tmp_path / "c.teeter",
-        "c",
+    campaign = Campaign.make(
+        [],
         ("a", "b"),
-        SETTINGS,
+        at=tmp_path / "c.teeter",
+        settings=SETTINGS,
         clock=lambda: next(times, datetime(2020, 1, 1, tzinfo=UTC)),
     )
     campaign.add(make_items(0, 12))
@@ -192,7 +192,7 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
     assert {question.item for question in campaign.ask(5)} == {f"i{k}" for k in (6, 8, 9, 10, 11)}
 
     target = Database(tmp_path / "moved.teeter", create=True)
-    Campaign.create(tmp_path / "moved.teeter", "first", ("a", "b"), SETTINGS)
+    Campaign.make([], ("a", "b"), at=f"sqlite:///{tmp_path}/moved.teeter#first", settings=SETTINGS)
     copy_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
     with moved.reading() as view:
@@ -215,7 +215,7 @@ def test_skipped_items_are_asked_again_when_nothing_else_is_left(tmp_path: Path)
 
 
 def test_a_single_item_is_not_a_list_of_items(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "t.teeter")
 
     for entry in ("hello", b"hello", {"text": "hello"}, tmp_path):
         with pytest.raises(InputError, match="give a list of items, even for a single item"):
@@ -272,7 +272,9 @@ def test_items_added_later_enter_the_audit_set_in_proportion(tmp_path: Path) -> 
 
 
 def test_a_full_audit_set_stays_and_has_no_items_with_a_label(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), replace(SETTINGS, audit=30))
+    campaign = Campaign.make(
+        [], ("a", "b"), at=tmp_path / "c.teeter", settings=replace(SETTINGS, audit=30)
+    )
     items = make_items(0, 100)
     for item in items[:60]:
         item["label"] = "a"
@@ -324,17 +326,17 @@ def test_an_audit_set_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_
 
 def test_a_campaign_is_created_with_all_its_items_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "c.teeter"
-    assert Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS).new == 5
+    assert Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS).imported.new == 5
     assert Campaign.open(path).name == "c"
 
     with pytest.raises(InputError, match="already exists"):
-        Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS)
+        Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS)
     with pytest.raises(InputError, match="differ in length"):
         Campaign.make(
-            tmp_path / "d.teeter",
-            ("a", "b"),
             [*make_items(0, 5), {"id": "x", "features": [1.0]}],
-            SETTINGS,
+            ("a", "b"),
+            at=tmp_path / "d.teeter",
+            settings=SETTINGS,
         )
     assert [file.name for file in tmp_path.iterdir() if "d.teeter" in file.name] == []
 
@@ -351,25 +353,29 @@ def test_a_killed_creation_leaves_no_campaign_and_the_next_one_removes_its_files
             signal.pause()
 
         monkeypatch.setattr(add_items, "_extend_audit_set", pause)
-        Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS)
+        Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS).database.close()
 
     assert kill_after(create, 1) == ["writing"]
     assert not path.exists()
     assert list(tmp_path.iterdir()) != [], "the killed process could not clean up"
 
     campaign_file = tmp_path / "other.teeter"
-    assert Campaign.make(campaign_file, ("a", "b"), make_items(0, 5), SETTINGS).new == 5
+    other = Campaign.make(make_items(0, 5), ("a", "b"), at=campaign_file, settings=SETTINGS)
+    assert other.imported.new == 5
+    other.database.close()
     assert list(tmp_path.iterdir()) == [campaign_file]
 
-    assert Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS).new == 5
+    made = Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS)
+    assert made.imported.new == 5
 
 
 def test_a_campaign_is_created_on_a_server_under_its_name(tmp_path: Path) -> None:
     url = shared_server().new_database()
     settings = replace(SETTINGS, audit=4, seed=3)
 
-    added = Campaign.make(f"{url}#points", ("a", "b"), make_items(0, 20), settings)
-    assert (added.new, added.audit) == (20, 4)
+    campaign = Campaign.make(make_items(0, 20), ("a", "b"), at=f"{url}#points", settings=settings)
+    assert (campaign.imported.new, campaign.imported.audit) == (20, 4)
+    campaign.database.close()
 
     campaign = Campaign.open(f"{url}#points")
     assert campaign.settings == settings
@@ -384,13 +390,13 @@ def test_a_campaign_is_created_on_a_server_under_its_name(tmp_path: Path) -> Non
     on_disk.database.close()
 
     with pytest.raises(InputError, match=r"already has a campaign called 'points'"):
-        Campaign.make(f"{url}#points", ("a", "b"), make_items(0, 5), settings)
+        Campaign.make(make_items(0, 5), ("a", "b"), at=f"{url}#points", settings=settings)
 
 
 def test_a_campaign_on_a_server_is_called_like_the_database_by_default() -> None:
     url = shared_server().new_database()
 
-    Campaign.make(url, ("a", "b"), make_items(0, 5), SETTINGS)
+    Campaign.make(make_items(0, 5), ("a", "b"), at=url, settings=SETTINGS).database.close()
 
     campaign = Campaign.open(url)
     assert campaign.name == campaign.database.url.database
@@ -402,10 +408,10 @@ def test_a_creation_on_a_server_that_fails_leaves_no_campaign() -> None:
 
     with pytest.raises(InputError, match="differ in length"):
         Campaign.make(
-            f"{url}#points",
-            ("a", "b"),
             [*make_items(0, 5), {"id": "x", "features": [1.0]}],
-            SETTINGS,
+            ("a", "b"),
+            at=f"{url}#points",
+            settings=SETTINGS,
         )
 
     with pytest.raises(StoreError, match="There is no campaign in"):
@@ -415,11 +421,11 @@ def test_a_creation_on_a_server_that_fails_leaves_no_campaign() -> None:
 def test_a_folder_of_images_moves_with_the_campaign(tmp_path: Path) -> None:
     folder = tmp_path / "here" / "images"
     folder.mkdir(parents=True)
-    campaign = Campaign.create(
-        tmp_path / "here" / "c.teeter",
-        "c",
+    campaign = Campaign.make(
+        [],
         ("a", "b"),
-        Settings(kind="image", folder=str(folder)),
+        at=tmp_path / "here" / "c.teeter",
+        settings=Settings(kind="image", folder=str(folder)),
     )
     assert campaign.settings.folder == str(folder)
     assert campaign.history()[0]["folder"] == "images"
@@ -434,11 +440,11 @@ def test_a_folder_of_images_moves_with_the_campaign(tmp_path: Path) -> None:
     moved = Campaign.open(tmp_path / "there" / "c.teeter")
     assert moved.settings.folder == str(tmp_path / "there" / "images")
 
-    outside = Campaign.create(
-        tmp_path / "there" / "d.teeter",
-        "d",
+    outside = Campaign.make(
+        [],
         ("a", "b"),
-        Settings(kind="image", folder=str(tmp_path)),
+        at=tmp_path / "there" / "d.teeter",
+        settings=Settings(kind="image", folder=str(tmp_path)),
     )
     assert outside.history()[0]["folder"] == str(tmp_path)
 
@@ -474,7 +480,9 @@ def test_a_damaged_database_is_reported_as_damaged(damage: str, tmp_path: Path) 
 
 
 def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), Settings(lease=0))
+    campaign = Campaign.make(
+        [], ("spam", "ham"), at=tmp_path / "c.teeter", settings=Settings(lease=0)
+    )
     campaign.add([{"id": f"t{n}", "text": f"word {n}"} for n in range(12)])
     campaign.tell("t1", "spam")
     campaign.classes.rename("spam", "ads")

@@ -25,7 +25,9 @@ TEXTS = [
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), Settings(seed=1))
+    campaign = Campaign.make(
+        [], ("spam", "ham"), at=tmp_path / "c.teeter", settings=Settings(seed=1)
+    )
     campaign.add(TEXTS)
     return campaign
 
@@ -102,7 +104,7 @@ def test_a_text_is_changed_in_every_row_of_its_file(tmp_path: Path) -> None:
     lines = [f"i{n},text {n},text {n},4" for n in range(6)]
     path = tmp_path / "in.csv"
     path.write_text("\n".join(["id,text,copy,stars", *lines, "j,text 3,text 3,5"]) + "\n")
-    campaign = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings())
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "d.teeter", settings=Settings())
     campaign.add(read_items(path))
 
     assert not campaign.items.change("i3", columns={"stars": 4}), "the file has the text 4"
@@ -149,7 +151,7 @@ def test_a_change_that_cannot_be_made_changes_nothing(
 
 def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
     settings = Settings(kind="features")
-    campaign = Campaign.create(tmp_path / "f.teeter", "f", ("a", "b"), settings)
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "f.teeter", settings=settings)
     campaign.add({"id": n, "features": [n, 1.0]} for n in range(4))
 
     assert campaign.items.change("2", features=[9.0, 9.0])
@@ -162,7 +164,7 @@ def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
 
 
 def test_own_features_are_changed_without_the_text(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "u.teeter", "u", ("a", "b"), Settings())
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "u.teeter", settings=Settings())
     campaign.add({"id": n, "text": f"x {n}", "features": [n, 1.0]} for n in range(4))
 
     assert campaign.items.change("1", text="x 1", features=[7.0, 7.0])
@@ -221,7 +223,7 @@ def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
 
 def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path: Path) -> None:
     settings = Settings(seed=1, cost=2.0)
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), settings)
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "c.teeter", settings=settings)
     campaign.add(TEXTS)
     for n in range(6):
         campaign.tell(f"t{n}", "spam", "ann")
@@ -247,7 +249,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
 
 def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) -> None:
     settings = Settings(kind="features", consensus="dawid-skene")
-    campaign = Campaign.create(tmp_path / "a.teeter", "a", ["x", "y"], settings)
+    campaign = Campaign.make([], ["x", "y"], at=tmp_path / "a.teeter", settings=settings)
     campaign.add([{"id": f"i{k}", "features": [k]} for k in range(12)])
     for k in range(12):
         truth = "xy"[k % 2]
@@ -261,7 +263,7 @@ def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) 
     after = campaign.labels()
 
     assert set(after) == {f"i{k}" for k in range(4)}
-    only_kept = Campaign.create(tmp_path / "b.teeter", "b", ["x", "y"], settings)
+    only_kept = Campaign.make([], ["x", "y"], at=tmp_path / "b.teeter", settings=settings)
     only_kept.add([{"id": f"i{k}", "features": [k]} for k in range(4)])
     for k in range(4):
         for annotator in ("ann", "bob", "cat"):
@@ -372,7 +374,7 @@ def test_a_change_does_not_wait_until_other_items_are_encoded(
 @pytest.fixture(params=[{"encoder": "table-rows"}, {"rows": True, "encoder": "tfidf"}])
 def table_campaign(tmp_path: Path, request: pytest.FixtureRequest) -> Campaign:
     settings = Settings(**request.param)
-    campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
+    campaign = Campaign.make([], ("low", "high"), at=tmp_path / "r.teeter", settings=settings)
     campaign.add({"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20))
     return campaign
 

@@ -25,7 +25,7 @@ from teeter.campaigns.items.columns import (
     parse_column_filter,
 )
 from teeter.campaigns.items.read_items import read_items
-from teeter.campaigns.records import ColumnType
+from teeter.campaigns.records import ColumnType, ItemColumns
 from teeter.errors import InputError, UnknownNameError
 
 ADDED = {
@@ -34,11 +34,13 @@ ADDED = {
 }
 
 
-def make_campaign(source: Path, **options: Any) -> Campaign:
+def make_campaign(source: Path, columns: ItemColumns | None = None) -> Campaign:
     """Create a campaign from a file, with one label, without encoding anything of value."""
     path = source.with_suffix(".teeter")
-    items = read_items(source, **options)
-    Campaign.make(path, ["good", "poor"], items, Settings(encoder="tfidf"))
+    items = read_items(source, columns)
+    Campaign.make(
+        items, ["good", "poor"], at=path, settings=Settings(encoder="tfidf")
+    ).database.close()
     campaign = Campaign.open(path)
     campaign.tell("a", "good")
     return campaign
@@ -147,7 +149,7 @@ def test_every_file_can_be_exported_in_every_format_and_read_again(
         out = tmp_path / f"{form}{format_suffix(form)}"
         campaign.export(out, form)
 
-        items = read_items(out, text="text", label="label")
+        items = read_items(out, ItemColumns(text="text", labels="label"))
         assert [item.key for item in items] == ["a", "b", "c", "d"]
         assert [item.row is not None for item in items] == [True] * 4
 
@@ -166,7 +168,9 @@ def test_adding_a_file_twice_changes_nothing(tmp_path: Path) -> None:
 def test_rows_without_ids_are_told_apart_by_their_order(tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("text,n\nsame,1\nsame,2\nother,3\n")
-    Campaign.make(tmp_path / "rows.teeter", ["good", "poor"], read_items(source))
+    Campaign.make(
+        read_items(source), ["good", "poor"], at=tmp_path / "rows.teeter"
+    ).database.close()
     campaign = Campaign.open(tmp_path / "rows.teeter")
 
     source.write_text("text,n,more\nsame,10,x\nsame,20,y\nother,30,z\nsame,40,w\n")
@@ -185,7 +189,7 @@ def test_rows_without_ids_are_told_apart_by_their_order(tmp_path: Path) -> None:
 
 def test_items_with_and_without_columns_are_exported_together(tmp_path: Path) -> None:
     items = [{"id": "a", "text": "one", "when": date(2024, 1, 2), "n": np.int64(3)}, ("b", "two")]
-    Campaign.make(tmp_path / "c.teeter", ["good", "poor"], items)
+    Campaign.make(items, ["good", "poor"], at=tmp_path / "c.teeter").database.close()
     campaign = Campaign.open(tmp_path / "c.teeter")
     campaign.add([{"id": "c", "text": "three", "n": 2.5, "extra": {"deep": [1]}}])
 
@@ -229,7 +233,9 @@ def test_a_spreadsheet_leaves_negative_numbers_alone(tmp_path: Path) -> None:
 def test_a_spreadsheet_escapes_names_of_columns_and_ids(tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id,text,=cmd|calc\n1,one,x\n2,two,y\n")
-    Campaign.make(tmp_path / "rows.teeter", ["good", "poor"], read_items(source))
+    Campaign.make(
+        read_items(source), ["good", "poor"], at=tmp_path / "rows.teeter"
+    ).database.close()
     campaign = Campaign.open(tmp_path / "rows.teeter")
     campaign.add([("=HYPERLINK(1)", "three")])
 
@@ -246,7 +252,7 @@ def test_a_campaign_made_before_columns_gets_them_when_its_file_is_added_again(
     source = tmp_path / "rows.csv"
     source.write_text("id,text,n\na,one,1\nb,two,2\n")
     texts = [("a", "one"), ("b", "two")]
-    Campaign.make(tmp_path / "old.teeter", ["good", "poor"], texts)
+    Campaign.make(texts, ["good", "poor"], at=tmp_path / "old.teeter").database.close()
     campaign = Campaign.open(tmp_path / "old.teeter")
     campaign.tell("b", "poor")
 
@@ -278,7 +284,7 @@ def test_shown_columns_must_exist(tmp_path: Path) -> None:
     source.write_text("id,text,customer,day\na,one,ACME,\nb,two,**Umbrella**,2024-01-01\n")
     settings = Settings(show=["day", "customer"])
     path = tmp_path / "rows.teeter"
-    Campaign.make(path, ["good", "poor"], read_items(source), settings)
+    Campaign.make(read_items(source), ["good", "poor"], at=path, settings=settings).database.close()
 
     shown = Campaign.open(path).items.shown_columns(["a", "b", "z"])
 
@@ -288,10 +294,10 @@ def test_shown_columns_must_exist(tmp_path: Path) -> None:
     }
     with pytest.raises(UnknownNameError, match=r"No column is called 'custmer'\. Did you mean"):
         Campaign.make(
-            tmp_path / "new.teeter",
-            ["good", "poor"],
             read_items(source),
-            Settings(show=["custmer"]),
+            ["good", "poor"],
+            at=tmp_path / "new.teeter",
+            settings=Settings(show=["custmer"]),
         )
     assert not (tmp_path / "new.teeter").exists()
 
@@ -300,14 +306,17 @@ def test_texts_come_from_several_columns_or_a_template(tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id,title,body\na,Broken,In parts\nb,,No title\n")
 
-    joined = read_items(source, text="title,body")
-    filled = read_items(source, text=r"{title}:\n{body} {{}}")
+    joined = read_items(source, ItemColumns(text="title,body"))
+    filled = read_items(source, ItemColumns(text=r"{title}:\n{body} {{}}"))
 
     assert [item.content for item in joined] == ["Broken\n\nIn parts", "No title"]
     assert [item.content for item in filled] == ["Broken:\nIn parts {}", ":\nNo title {}"]
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"id": 1, "title": "Broken", "n": 5}\n{"id": 2, "n": [1]}\n')
-    assert [item.content for item in read_items(lines, text="{title} {n}")] == ["Broken 5", " [1]"]
+    assert [item.content for item in read_items(lines, ItemColumns(text="{title} {n}"))] == [
+        "Broken 5",
+        " [1]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +337,7 @@ def test_a_template_that_cannot_be_filled_is_refused(
     source.write_text("id,title,body\na,Broken,In parts\n")
 
     with pytest.raises(InputError, match=message):
-        read_items(source, text=text)
+        read_items(source, ItemColumns(text=text))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +407,7 @@ def test_missing_values_and_times_of_pandas_are_stored(tmp_path: Path) -> None:
         {"id": "a", "text": "one", "when": moment, "n": 1},
         {"id": "b", "text": "two", "when": pandas.NaT, "n": pandas.NA},
     ]
-    Campaign.make(tmp_path / "c.teeter", ["good", "poor"], items)
+    Campaign.make(items, ["good", "poor"], at=tmp_path / "c.teeter").database.close()
 
     Campaign.open(tmp_path / "c.teeter").export(tmp_path / "out.parquet")
 
@@ -445,13 +454,15 @@ def test_rows_of_a_table_are_labelled_as_cards(tmp_path: Path) -> None:
         lines.append(f"r{number},{age},{'AB'[age > 40]},{since},{'high' if age > 40 else 'low'}")
     source.write_text("\n".join(lines) + "\n")
 
-    items = read_items(source, rows=True, label="rating")
+    items = read_items(source, ItemColumns(labels="rating"), rows=True)
     assert items[0].content == "age: 20\ncity: A\nsince:"
     assert {item.label for item in items} == {"high", "low"}
 
     path = tmp_path / "loans.teeter"
-    unlabelled = read_items(source, rows=True, label="rating")[:50]
-    Campaign.make(path, ["low", "high"], unlabelled, Settings(encoder="table-rows"))
+    unlabelled = read_items(source, ItemColumns(labels="rating"), rows=True)[:50]
+    Campaign.make(
+        unlabelled, ["low", "high"], at=path, settings=Settings(encoder="table-rows")
+    ).database.close()
     campaign = Campaign.open(path)
     campaign.train()
     late = source.with_name("more.csv")

@@ -17,6 +17,7 @@ from teeter.base import outbound_http
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.read_items import read_items
+from teeter.campaigns.records import ItemColumns
 from teeter.errors import FileError, InputError, PermissionDeniedError, ServerError
 
 
@@ -94,19 +95,20 @@ def test_a_table_of_links_and_paths_becomes_a_campaign_of_images(
     source.write_text("\n".join(["id,photo,customer", *lines]) + "\n")
     fetcher = ImageFetcher(tmp_path, allow_private=True)
 
-    items = read_items(source, image="photo", folder=tmp_path, fetcher=fetcher)
+    items = read_items(source, ItemColumns(image="photo"), folder=tmp_path, fetcher=fetcher)
 
     settings = Settings(kind="image", folder=str(tmp_path), encoder="pixels", show=["customer"])
-    result = Campaign.make(tmp_path / "photos.teeter", ["cat", "dog"], items, settings)
-    assert result.new == 7
+    campaign = Campaign.make(
+        items, ["cat", "dog"], at=tmp_path / "photos.teeter", settings=settings
+    )
+    assert campaign.imported.new == 7
     assert list(fetcher.errors.values()) == [f"{images.origin}/lost answers with status 404."]
-    campaign = Campaign.open(tmp_path / "photos.teeter")
     assert campaign.items.row("p3")["photo"] == f"{images.origin}/image3"
     assert campaign.items.shown_columns(["p3"]) == {"p3": {"customer": "shop 3"}}
 
     asked = len(images.requests)
     again = ImageFetcher(tmp_path, allow_private=True)
-    read_items(source, image="photo", folder=tmp_path, fetcher=again)
+    read_items(source, ItemColumns(image="photo"), folder=tmp_path, fetcher=again)
     assert images.requests[asked:] == ["/lost"], "the others are on disk already"
 
 
@@ -130,7 +132,7 @@ def test_a_link_that_fails_leaves_out_its_own_item_only(
     images: ImageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(kind="image", folder=str(tmp_path))
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), settings)
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "c.teeter", settings=settings)
     make_fetcher = partial(ImageFetcher, allow_private=True)
     monkeypatch.setattr("teeter.campaigns.campaign.ImageFetcher", make_fetcher)
     lost = f"{images.origin}/lost"
@@ -217,7 +219,7 @@ def test_images_in_an_s3_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         rows = [f"s3://photos/deep/{number}.png" for number in range(4)]
         source.write_text("photo\n" + "\n".join(rows) + "\n")
         fetcher = ImageFetcher(tmp_path, allow_stores=True)
-        items = read_items(source, image="photo", folder=tmp_path, fetcher=fetcher)
+        items = read_items(source, ItemColumns(image="photo"), folder=tmp_path, fetcher=fetcher)
     finally:
         running.stop()
 

@@ -55,5 +55,5 @@ def test_a_renamed_folder_is_named_where_the_status_is_shown(photo_campaign: Pat
 
 
 def test_texts_have_no_images(tmp_path: Path) -> None:
-    Campaign.make(tmp_path / "t.teeter", ["a", "b"], ["one", "two"])
+    Campaign.make(["one", "two"], ["a", "b"], at=tmp_path / "t.teeter").database.close()
     assert describe(tmp_path / "t.teeter") is None

@@ -96,10 +96,10 @@ def test_data_frames_are_refused_instead_of_read_as_their_column_names(
     values: Any, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Campaign.make(tmp_path / "new.teeter", ["a", "b"], values)
+        Campaign.make(values, ["a", "b"], at=tmp_path / "new.teeter")
     assert not (tmp_path / "new.teeter").exists()
 
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"])
+    campaign = Campaign.make([], ["a", "b"], at=tmp_path / "c.teeter")
     with pytest.raises(InputError, match=message):
         campaign.add(values)
     with pytest.raises(InputError, match=message):
@@ -109,7 +109,7 @@ def test_data_frames_are_refused_instead_of_read_as_their_column_names(
 def test_a_real_data_frame_is_refused(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["one", "two"], "label": ["a", "b"]})
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"])
+    campaign = Campaign.make([], ["a", "b"], at=tmp_path / "c.teeter")
 
     for values in (frame, frame["text"]):
         with pytest.raises(InputError, match=r"give a list of .* In pandas"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.items.read_items import detect_kind, read_items
+from teeter.campaigns.records import ItemColumns
 from teeter.data import table_files
 from teeter.errors import FileError, UnknownNameError
 
@@ -26,7 +27,7 @@ def test_an_unknown_field_of_json_lines_is_refused_with_a_hint(tmp_path: Path) -
     path.write_text('{"text": "one", "labels": "x"}\n')
 
     with pytest.raises(UnknownNameError, match=r"has a field 'label'. Did you mean 'labels'"):
-        read_items(path, label="label")
+        read_items(path, ItemColumns(labels="label"))
 
 
 def test_line_separators_inside_json_texts_do_not_end_a_line(tmp_path: Path) -> None:

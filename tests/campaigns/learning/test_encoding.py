@@ -71,7 +71,7 @@ def _recording(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(folder: Path, encoder: str = "recording") -> Campaign:
     settings = Settings(encoder=encoder, control=0.0)
-    return Campaign.create(folder / "c.teeter", "c", ("lost", "rates"), settings)
+    return Campaign.make([], ("lost", "rates"), at=folder / "c.teeter", settings=settings)
 
 
 def answer_all(campaign: Campaign, texts: Sequence[str]) -> None:
@@ -113,7 +113,7 @@ def test_an_interrupted_encoding_is_continued(tmp_path: Path) -> None:
     settings = Settings(encoder="recording", control=0.0, names=False)
     try:
         with pytest.raises(KeyboardInterrupt):
-            Campaign.make(path, ("lost", "rates"), CARDS, settings)
+            Campaign.make(CARDS, ("lost", "rates"), at=path, settings=settings)
     finally:
         RecordingEncoder.interrupt_after = None
 
@@ -137,7 +137,7 @@ def test_the_first_part_is_spread_over_all_items(tmp_path: Path) -> None:
     path = tmp_path / "c.teeter"
     try:
         with pytest.raises(KeyboardInterrupt):
-            Campaign.make(path, ("lost", "rates"), texts, Settings(encoder="recording"))
+            Campaign.make(texts, ("lost", "rates"), at=path, settings=Settings(encoder="recording"))
     finally:
         RecordingEncoder.interrupt_after = None
 
@@ -153,12 +153,14 @@ def test_a_campaign_may_begin_before_all_items_are_encoded(
     path = tmp_path / "c.teeter"
     settings = Settings(encoder="recording", control=0.0)
 
-    result = Campaign.make(path, ("lost", "rates"), [*CARDS, *RATES], settings, encode_all=False)
+    campaign = Campaign.make(
+        [*CARDS, *RATES], ("lost", "rates"), at=path, settings=settings, encode_all=False
+    )
+    result = campaign.imported
 
     assert result.new == 24
     assert result.encoding is not None
     assert (result.encoding.encoded, result.encoding.unencoded) == (10, 14), "two parts of five"
-    campaign = Campaign.open(path)
     answer_all(campaign, CARDS[:10])
     assert {label.label for label in campaign.labels().values()} == {"lost", "rates"}
     with pytest.raises(InputError, match="14 items have not been encoded yet"):
@@ -281,7 +283,7 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
 def test_auto_stands_for_the_encoder_of_rows_after_a_switch(
     tmp_path: Path, settings: Settings
 ) -> None:
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("low", "high"), settings)
+    campaign = Campaign.make([], ("low", "high"), at=tmp_path / "c.teeter", settings=settings)
     campaign.add([{"age": age, "city": ("Graz", "Wien")[age % 2]} for age in range(12)])
     assert campaign.encode("tfidf").encoder == "tfidf"
 
@@ -317,7 +319,7 @@ def test_an_encoder_that_does_not_fit_changes_nothing(
     with pytest.raises(error, match=message):
         campaign.encode(name)
 
-    other = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings(encoder=name))
+    other = Campaign.make([], ("a", "b"), at=tmp_path / "d.teeter", settings=Settings(encoder=name))
     with pytest.raises(error, match=message):
         other.add(CARDS)
     assert other.status().items == 0
@@ -325,7 +327,7 @@ def test_an_encoder_that_does_not_fit_changes_nothing(
 
 def test_features_of_your_own_are_not_encoded(tmp_path: Path) -> None:
     settings = Settings(kind="features")
-    campaign = Campaign.create(tmp_path / "f.teeter", "f", ("a", "b"), settings)
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "f.teeter", settings=settings)
     campaign.add([{"id": "1", "features": [1.0]}, {"id": "2", "features": [2.0]}])
 
     with pytest.raises(InputError, match="there is nothing to encode"):
@@ -362,14 +364,15 @@ def test_broken_images_are_left_out_and_the_rest_goes_on(tmp_path: Path) -> None
     (folder / "3.png").write_bytes(b"not an image")
     settings = Settings(kind="image", folder=str(folder), control=0.0)
 
-    result = Campaign.make(
-        tmp_path / "i.teeter", ("a", "b"), [f"{k}.png" for k in range(6)], settings
+    campaign = Campaign.make(
+        [f"{k}.png" for k in range(6)], ("a", "b"), at=tmp_path / "i.teeter", settings=settings
     )
+    result = campaign.imported
 
     assert result.new == 6
     assert result.encoding is not None
     assert list(result.encoding.unreadable) == ["3.png"]
-    questions = Campaign.open(tmp_path / "i.teeter").ask(10)
+    questions = campaign.ask(10)
     assert sorted(question.item for question in questions) == [f"{k}.png" for k in (0, 1, 2, 4, 5)]
 
 
@@ -378,7 +381,9 @@ def test_a_campaign_file_cannot_name_an_encoder_that_runs_code(
 ) -> None:
     monkeypatch.delenv("TEETER_TRUST_ENCODER", raising=False)
     path = tmp_path / "mail.teeter"
-    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(encoder="tfidf"))
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=path, name="mail", settings=Settings(encoder="tfidf")
+    )
     campaign.add(["win cash", "a walk"])
     campaign.database.close()
 
@@ -398,7 +403,9 @@ def test_two_processes_that_fit_the_same_encoder_store_features_of_one_state(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "mail.teeter"
-    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(encoder="tfidf"))
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=path, name="mail", settings=Settings(encoder="tfidf")
+    )
     campaign.add([f"a text about {word}" for word in ("cash", "rivers", "bread", "pills")])
     prepared = prepare_encoder(campaign.store, again=True)
 

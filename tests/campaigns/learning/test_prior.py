@@ -38,11 +38,8 @@ TEXTS = {
 
 
 def make_campaign(path: Path, classes: tuple[str, ...] = CLASSES, **settings: object) -> Campaign:
-    campaign = Campaign.create(
-        path,
-        "texts",
-        classes,
-        Settings(encoder="tfidf", **settings),  # type: ignore[arg-type]
+    campaign = Campaign.make(
+        [], classes, at=path, name="texts", settings=Settings(encoder="tfidf", **settings)
     )
     items = []
     for name, texts in TEXTS.items():
@@ -173,7 +170,9 @@ def test_names_that_mean_nothing_are_not_used(tmp_path: Path, classes: tuple[str
 
 def test_campaigns_that_cannot_use_names_have_no_prior(tmp_path: Path) -> None:
     assert make_campaign(tmp_path / "a.teeter", head="mlp").load_state().prior is None
-    features = Campaign.create(tmp_path / "f.teeter", "f", CLASSES, Settings(kind="features"))
+    features = Campaign.make(
+        [], CLASSES, at=tmp_path / "f.teeter", settings=Settings(kind="features")
+    )
     features.add([{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": [2.0, 0.0]}])
     assert features.load_state().prior is None
 

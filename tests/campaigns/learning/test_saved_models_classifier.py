@@ -21,7 +21,9 @@ HAM = ("the bread was warm", "a calm walk by the river", "she sang to the garden
 
 def label_texts(path: Path, count: int = 40, **settings: Any) -> Campaign:
     """Return a campaign of texts, all labelled, with a trained model."""
-    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(**settings))
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=path, name="mail", settings=Settings(**settings)
+    )
     rows = []
     for number in range(count):
         label, sentences = (("spam", SPAM), ("ham", HAM))[number % 2]
@@ -86,7 +88,7 @@ def test_features_are_predicted_too(tmp_path: Path) -> None:
 
 
 def test_without_a_model_there_is_nothing_to_predict_with(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "mail.teeter", "mail", ["spam", "ham"])
+    campaign = Campaign.make([], ["spam", "ham"], at=tmp_path / "mail.teeter")
     campaign.add(["win cash now", "a calm walk"])
     with pytest.raises(InputError, match="There is no model yet"):
         campaign.predict(["free cash"])
@@ -94,7 +96,7 @@ def test_without_a_model_there_is_nothing_to_predict_with(tmp_path: Path) -> Non
 
 
 def test_features_of_a_users_function_cannot_be_computed_for_new_items(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "mail.teeter", "mail", ["spam", "ham"])
+    campaign = Campaign.make([], ["spam", "ham"], at=tmp_path / "mail.teeter")
     rows = [{"text": f"text {k}", "label": ["spam", "ham"][k % 2]} for k in range(8)]
     campaign.add(rows, encoder=lambda texts: [[len(text), k] for k, text in enumerate(texts)])
     campaign.train()

@@ -73,7 +73,9 @@ def test_a_network_is_measured_as_a_network(tmp_path: Path) -> None:
 def test_a_rare_class_counts_as_much_as_a_frequent_one(head: str, tmp_path: Path) -> None:
     features = draw_features(220, 2)
     features[:20, 0] += 1.5
-    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), replace(SETTINGS, head=head))
+    campaign = Campaign.make(
+        [], ("a", "b"), at=tmp_path / "c.teeter", settings=replace(SETTINGS, head=head)
+    )
     campaign.add(
         {"id": f"i{k}", "features": row, "label": "b" if k < 20 else "a"}
         for k, row in enumerate(features)
@@ -128,7 +130,7 @@ def test_a_saved_model_is_loaded_and_not_trained_again(
 
 
 def test_a_model_of_other_features_is_trained_again_and_the_note_says_so(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"), Settings(control=0))
+    campaign = Campaign.make([], ("a", "b"), at=tmp_path / "t.teeter", settings=Settings(control=0))
     campaign.add([f"apple {k} pear" for k in range(10)] + [f"saw {k} nail" for k in range(10)])
     for question in campaign.ask(12):
         campaign.tell(question.item, "a" if "apple" in (question.content or "") else "b")

@@ -27,7 +27,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def backup(path: Path, tmp_path: Path) -> Path:
     """A backup with one label. The campaign itself has got a second one since."""
-    campaign = Campaign.create(path, "colours", ("dark", "light"), Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ("dark", "light"), at=path, name="colours", settings=Settings(kind="features")
+    )
     campaign.add(ITEMS)
     campaign.tell("v1", "dark")
     campaign.back_up(tmp_path / "copy.teeter")

@@ -16,7 +16,7 @@ START = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
 
 
 def make_campaign(location: str, name: str = "reviews", texts: int = 4) -> Campaign:
-    campaign = Campaign.create(location, name, ("good", "poor"), Settings())
+    campaign = Campaign.make([], ("good", "poor"), at=location, name=name, settings=Settings())
     campaign.add((f"a{number}", f"text {number}") for number in range(texts))
     campaign.people.add("ann", "owner")
     campaign.tell("a0", "good", "ann")

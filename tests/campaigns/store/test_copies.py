@@ -44,7 +44,7 @@ def create_used_campaign(location: str) -> Campaign:
     """Create a campaign with answers changed and undone, batches, a model and an audit set."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     settings = Settings(kind="features", audit=5, seed=7)
-    campaign = Campaign.create(location, "points", ["left", "right"], settings)
+    campaign = Campaign.make([], ["left", "right"], at=location, name="points", settings=settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
 
     for question in campaign.ask(12, "ann"):
@@ -143,14 +143,14 @@ def test_an_unknown_name_and_a_taken_name_are_refused(new_location: Location) ->
 def test_the_history_of_a_copy_has_the_new_row_ids(
     kind: str, new_location: Location, tmp_path: Path
 ) -> None:
-    earlier = Campaign.create(
-        tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features")
+    earlier = Campaign.make(
+        [], ["left", "right"], at=tmp_path / "before.teeter", settings=Settings(kind="features")
     )
     earlier.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
     earlier.ask(1, "zoe")
     earlier.database.close()
 
-    source = create_used_campaign(str(tmp_path / "before.teeter"))
+    source = create_used_campaign(f"sqlite:///{tmp_path}/before.teeter")
     first, second = ask_items(source, 2, "cem")
     for item in (first, second):
         source.tell(item, "left", "cem")
@@ -286,7 +286,9 @@ def test_a_nul_character_that_a_server_cannot_store_is_named_with_its_item(
 def count_steps_of_copy(items: int, folder: Path) -> int:
     """Copy a campaign to a file, and return how many hundred steps SQLite took to read it."""
     settings = Settings(kind="features")
-    source = Campaign.create(folder / f"{items}.teeter", "points", ["left", "right"], settings)
+    source = Campaign.make(
+        [], ["left", "right"], at=folder / f"{items}.teeter", name="points", settings=settings
+    )
     source.add({"id": str(k), "features": [float(k)]} for k in range(items))
     for question in source.ask(10):
         source.tell(question.item, "left")

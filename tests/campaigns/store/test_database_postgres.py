@@ -46,8 +46,8 @@ def labelled_items(store: CampaignStore) -> list[str]:
 
 def test_a_campaign_runs_on_a_server(url: str) -> None:
     rows = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
-    campaign = Campaign.create(
-        url, "points", ["left", "right"], Settings(kind="features", seed=2**62)
+    campaign = Campaign.make(
+        [], ["left", "right"], at=url, name="points", settings=Settings(kind="features", seed=2**62)
     )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
 

@@ -43,7 +43,9 @@ def campaign(tmp_path: Path) -> Campaign:
 
 
 def make_campaign(path: Path) -> Campaign:
-    campaign = Campaign.create(path, "texts", ["spam", "ham"], Settings(encoder="tfidf"))
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=path, name="texts", settings=Settings(encoder="tfidf")
+    )
     campaign.add([{"id": f"t{k}", "text": text} for k, text in enumerate(TEXTS)])
     return campaign
 
@@ -147,8 +149,8 @@ def test_a_text_that_gives_orders_changes_nothing_but_its_own_label(
             return '{"label": "eggs"}'
         return json.dumps({"label": "spam" if "win" in text else "ham"})
 
-    campaign = Campaign.create(
-        tmp_path / "a.teeter", "a", ["spam", "ham"], Settings(encoder="tfidf")
+    campaign = Campaign.make(
+        [], ["spam", "ham"], at=tmp_path / "a.teeter", settings=Settings(encoder="tfidf")
     )
     campaign.add([{"id": f"t{k}", "text": text} for k, text in enumerate(texts)])
     server.reply = obey
@@ -419,7 +421,9 @@ def test_items_that_are_waiting_come_first(campaign: Campaign, server: FakeLangu
 
 
 def test_items_that_are_no_texts_are_refused(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "f.teeter", "f", ["a", "b"], Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ["a", "b"], at=tmp_path / "f.teeter", settings=Settings(kind="features")
+    )
     with pytest.raises(InputError, match="only texts can be sent"):
         campaign.suggestions.ask(LanguageModel("http://127.0.0.1:1/v1", "tiny"))
 

@@ -33,8 +33,8 @@ CLASSES = ("spam", "ham")
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     """A campaign of 60 items, a third of which are control items once they are asked about."""
-    campaign = Campaign.create(
-        tmp_path / "a.teeter", "a", CLASSES, Settings(kind="features", control=0.3)
+    campaign = Campaign.make(
+        [], CLASSES, at=tmp_path / "a.teeter", settings=Settings(kind="features", control=0.3)
     )
     vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     campaign.add([{"id": f"n{k}", "features": vectors[k]} for k in range(60)])
@@ -241,8 +241,8 @@ def test_an_answer_outlives_the_source_of_its_suggestion(campaign: Campaign) -> 
 
 
 def test_labels_that_came_with_the_items_do_not_measure_a_source(tmp_path: Path) -> None:
-    campaign = Campaign.create(
-        tmp_path / "b.teeter", "b", CLASSES, Settings(kind="features", control=0.5)
+    campaign = Campaign.make(
+        [], CLASSES, at=tmp_path / "b.teeter", settings=Settings(kind="features", control=0.5)
     )
     vectors = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     campaign.add(

@@ -201,7 +201,7 @@ def test_exports(labelled: LabelledCampaign, form: str) -> None:
 
 
 def test_an_export_to_a_spreadsheet_runs_no_formula(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")
     campaign.add([{"id": "formula", "text": "=1+1"}, {"id": "text", "text": "1+1"}])
     campaign.database.close()
 
@@ -268,7 +268,9 @@ def test_a_training_is_a_job_with_a_result(labelled: LabelledCampaign) -> None:
 
 def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
     file = tmp_path / "numbers.teeter"
-    campaign = Campaign.create(file, "numbers", ("a", "b"), Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ("a", "b"), at=file, name="numbers", settings=Settings(kind="features")
+    )
     vectors = np.random.default_rng(0).normal(size=(40, 5))
     campaign.add({"id": f"n{row}", "features": vectors[row]} for row in range(40))
     campaign.database.close()
@@ -282,7 +284,7 @@ def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
 
 
 def test_only_items_that_others_hold_are_said_to_come_back(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")
     campaign.add({"id": f"t{number}", "text": text(number)} for number in range(4))
 
     with serve_campaigns(tmp_path / "texts.teeter") as client:

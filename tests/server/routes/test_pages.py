@@ -63,7 +63,9 @@ def test_the_buttons_have_the_keys_of_the_terminal(client: TestClient) -> None:
 
 def test_with_more_classes_than_keys_actions_have_capitals(tmp_path: Path) -> None:
     path = tmp_path / "many.teeter"
-    Campaign.make(path, [f"class {number}" for number in range(34)], ["one", "two"])
+    Campaign.make(
+        ["one", "two"], [f"class {number}" for number in range(34)], at=path
+    ).database.close()
     with serve_campaigns(path) as client:
         page = client.get("/c/many").text
     keys = find_action_keys(page)
@@ -253,7 +255,7 @@ def test_a_server_encodes_the_items_that_are_left(
     monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 10})
     path = tmp_path / "texts.teeter"
     texts = [f"text number {k}" for k in range(40)]
-    Campaign.make(path, ("a", "b"), texts, encode_all=False)
+    Campaign.make(texts, ("a", "b"), at=path, encode_all=False).database.close()
 
     with serve_campaigns(path) as client:
         assert "30 items are not encoded yet." in client.get("/c/texts/progress").text

@@ -94,7 +94,7 @@ def test_a_change_of_the_consensus_is_valid_everywhere_at_once(team: Team) -> No
 
 
 def test_labels_that_came_with_the_items_are_of_no_annotator(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")
     campaign.add({"id": f"t{row}", "text": f"text {row}", "label": "ham"} for row in range(10))
     for row in range(10):
         campaign.tell(f"t{row}", "spam" if row < 5 else "ham", "ann")
@@ -116,7 +116,7 @@ def test_undecided_ties_count_for_nobody_on_the_page_and_on_the_command_line(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "texts.teeter"
-    campaign = Campaign.create(file, "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=file, name="texts")
     campaign.add({"id": f"t{row}", "text": f"text {row}"} for row in range(15))
     for row in range(15):
         campaign.tell(f"t{row}", "spam", "ann")

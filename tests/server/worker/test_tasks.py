@@ -13,6 +13,7 @@ from server.labelled_campaigns import make_labelled_campaign, true_label
 from server.servers import make_text_campaign, text
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.rounds import RoundState
+from teeter.campaigns.records import ItemColumns
 from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.server.worker.requests import (
@@ -20,7 +21,6 @@ from teeter.server.worker.requests import (
     CreateCampaign,
     EnsureQuestions,
     ExportLabels,
-    ItemColumns,
     PickAhead,
     PredictTexts,
     StatusReport,
@@ -248,7 +248,7 @@ def test_a_campaign_is_created_from_a_table(tmp_path: Path) -> None:
         str(tmp_path / "mail.teeter"),
         ("ham", "spam"),
         Settings(kind="image", instructions="Read."),
-        ItemColumns(text="words", id="number", label="kind"),
+        ItemColumns(text="words", id="number", labels="kind"),
     )
     created = create_campaign(request)
     assert (created.new, created.duplicates, created.labelled) == (2, 1, 1)

@@ -28,7 +28,7 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.items.image_links import ImageFetcher, is_link
 from teeter.campaigns.items.item import Item, format_card_cell, parse_items, read_image_items
-from teeter.campaigns.records import ItemKind, TableColumn
+from teeter.campaigns.records import ItemColumns, ItemKind, TableColumn
 from teeter.data.table_columns import (
     TEXT_COLUMNS,
     TextTemplate,
@@ -82,13 +82,10 @@ def detect_kind(path: Path) -> ItemKind:
 
 def read_items(
     path: Path,
+    columns: ItemColumns | None = None,
     *,
-    text: str | None = None,
-    key: str | None = None,
-    label: str | None = None,
     folder: Path | None = None,
     first: int = 0,
-    image: str | None = None,
     fetcher: ImageFetcher | None = None,
     rows: bool = False,
 ) -> Sequence[Item]:
@@ -99,13 +96,9 @@ def read_items(
 
     Args:
         path: The file or folder.
-        text: The column or field of the texts, several separated by commas, or a template such as
-            ``"{title}: {body}"``. By default the first column with a usual name.
-        key: The column or field of the ids; ``id`` by default, if there is one.
-        label: The column or field of labels that are known already.
+        columns: What the columns of a table hold.
         folder: The campaign's folder of images, if images are added to it.
         first: The number of the first row of an array file without ids; rows are numbered.
-        image: The column of images: paths inside ``folder``, or links.
         fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
             ``errors``.
         rows: Whether items are the rows of a table, with all columns but those of ids and labels.
@@ -115,15 +108,17 @@ def read_items(
         InputError: If texts are missing, or their column is not clear.
         UnknownNameError: If there is no column or field of the given name.
     """
+    columns = columns or ItemColumns()
+    text, key, label = columns.text, columns.id, columns.labels
     kind = detect_kind(path)
     if kind == ItemKind.IMAGE:
         return list(read_image_items(path, folder))
     if kind == ItemKind.FEATURES:
         return _read_array_items(path, first)
 
-    if image is not None:
+    if columns.image is not None:
         file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
-        return _read_image_table(file, image, key, label, folder=folder, fetcher=fetcher)
+        return _read_image_table(file, columns, folder=folder, fetcher=fetcher)
     if rows:
         file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table")
         return _read_row_items(file, key=key, label=label)
@@ -136,22 +131,22 @@ def read_items(
 
 def _read_image_table(
     path: Path,
-    image: str,
-    key: str | None,
-    label: str | None,
+    columns: ItemColumns,
     *,
     folder: Path | None,
     fetcher: ImageFetcher | None,
 ) -> list[Item]:
     """Read a table with a column of images. Those of links are fetched."""
     # As texts first: what they are called, where they are, and all their columns.
-    items = read_items(path, text=image, key=key, label=label)
+    items = read_items(path, replace(columns, text=columns.image, image=None))
 
     links = [item.content for item in items if item.content and is_link(item.content)]
     paths: dict[str, str] = {}
     if links:
         if fetcher is None:
-            raise InputError(f"Column {image!r} of {path} holds links: give a fetcher for them.")
+            raise InputError(
+                f"Column {columns.image!r} of {path} holds links: give a fetcher for them."
+            )
         paths = fetcher.fetch_all(links)
 
     entries = []
@@ -216,7 +211,7 @@ def find_unused_labels(path: Path) -> UnusedLabels | None:
     """Return the column of a file that seems to hold labels, or None.
 
     Args:
-        path: A file that ``read_items`` reads without ``label``.
+        path: A file that ``read_items`` reads without a column of labels.
     """
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSONL_SUFFIXES):

@@ -22,6 +22,7 @@ from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.records import (
     Answer,
     ChangedPrediction,
+    ItemColumns,
     ItemDetails,
     ItemFilter,
     ItemPage,
@@ -67,7 +68,7 @@ from teeter.server.schemas import (
 )
 from teeter.server.service import CampaignService
 from teeter.server.uploads import image_response, save_upload, upload_digest
-from teeter.server.worker.requests import ExportLabels, ItemColumns, MapKind, PredictTexts
+from teeter.server.worker.requests import ExportLabels, MapKind, PredictTexts
 from teeter.server.workspace import CampaignOwner
 
 __all__ = ["VisibleCampaigns", "describe_campaign", "find_visible_campaigns", "router"]
@@ -217,9 +218,7 @@ def create_campaign(
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
-    columns = ItemColumns(
-        text or None, id_column or None, labels or None, image or None, rows=settings.rows
-    )
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     content = folder if upload is None else upload_digest(upload)
     asked = (current_user(request), content, class_names, settings, columns)
     creation = workspace.find_creation(name, asked)

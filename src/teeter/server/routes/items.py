@@ -19,6 +19,7 @@ from teeter.campaigns.records import (
     AddedItems,
     ClassDescription,
     ClassInfo,
+    ItemColumns,
     ItemKind,
     Permission,
     TableColumn,
@@ -36,7 +37,7 @@ from teeter.server.schemas import (
     ShallowJson,
 )
 from teeter.server.uploads import save_upload
-from teeter.server.worker.requests import AddItems, ChangeItem, ItemColumns, TaskRequest
+from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
 
 __all__ = ["MAX_ITEMS", "router"]
 
@@ -243,13 +244,7 @@ def upload_items(
     In a campaign of table rows, the items are the rows.
     """
     service = require_permission(request, slug, Permission.MANAGE)
-    columns = ItemColumns(
-        text or None,
-        id_column or None,
-        labels or None,
-        image or None,
-        rows=service.campaign.settings.has_rows,
-    )
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from teeter.campaigns.records import AddedItems, EncodingResult, ModelInfo, SuspectLabel
+from teeter.campaigns.records import (
+    AddedItems,
+    EncodingResult,
+    ItemColumns,
+    ModelInfo,
+    SuspectLabel,
+)
 
 if TYPE_CHECKING:
     from teeter.campaigns.settings import Settings
@@ -28,7 +34,6 @@ __all__ = [
     "Explanation",
     "ExportLabels",
     "FindSuspects",
-    "ItemColumns",
     "MapFile",
     "MapKind",
     "Neighbour",
@@ -223,19 +228,6 @@ class DrawMap(TaskRequest[MapFile]):
 
 
 @dataclass(frozen=True)
-class ItemColumns:
-    """Columns of a table of items; None to find them by their usual names."""
-
-    text: str | None = None
-    id: str | None = None
-    label: str | None = None
-    image: str | None = None
-    """A column of links to images, which are fetched; None for a table of texts."""
-    rows: bool = False
-    """Whether the items are whole rows of the table."""
-
-
-@dataclass(frozen=True)
 class AddItems(TaskRequest[AddedItems]):
     """Store items, which are encoded by a later request."""
 
@@ -295,4 +287,4 @@ class CreateCampaign(TaskRequest[CampaignCreated]):
     classes: tuple[str, ...]
     settings: Settings
     """All but ``kind`` and ``folder``, which follow from the source."""
-    columns: ItemColumns = ItemColumns()
+    columns: ItemColumns = field(default_factory=ItemColumns)

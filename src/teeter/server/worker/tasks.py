@@ -7,8 +7,9 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,13 @@ from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
-from teeter.campaigns.items.item import Item
-from teeter.campaigns.items.read_items import detect_kind, read_items
+from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, load_temperature
 from teeter.campaigns.records import AddedItems, EncodingResult, ItemKind, ModelInfo, SuspectLabel
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
-from teeter.encoders.images import count_left_out_files
 from teeter.errors import InputError
 from teeter.server.worker import projection
 from teeter.server.worker.requests import (
@@ -345,36 +343,24 @@ def create_campaign(
         progress: called with the number of encoded items and the number of all items.
 
     Raises:
-        InputError: a campaign of this name exists, or the items or shortcuts are invalid.
+        InputError: a campaign of this name exists, or the items or settings are invalid.
     """
-    source = Path(request.source)
     target = Path(request.campaign)
     if target.exists():
         raise InputError(f"There is already a campaign called {target.stem}: choose another name.")
-
-    # Checked before the items are read, which may take minutes.
-    shortcuts_by_class(request.classes, request.settings.keys)
-    columns = request.columns
-    problems: list[str] = []
-    if columns.image is not None:
-        items, settings, problems = _fetch_linked_images(request)
-    else:
-        items = read_items(
-            source, text=columns.text, key=columns.id, label=columns.label, rows=columns.rows
+    with _image_fetcher(request) as fetcher:
+        campaign = Campaign.make(
+            request.source,
+            request.classes,
+            at=target,
+            settings=request.settings,
+            columns=request.columns,
+            fetcher=fetcher,
+            encode_all=False,
+            progress=progress,
         )
-        folder = str(source.resolve()) if source.is_dir() else None
-        settings = replace(
-            request.settings, kind=detect_kind(source), folder=folder, rows=columns.rows
-        )
-
-    imported = Campaign.make(
-        target,
-        request.classes,
-        items,
-        settings,
-        encode_all=False,
-        progress=progress,
-    )
+    campaign.database.close()
+    imported = campaign.imported
     encoding = imported.encoding
     return CampaignCreated(
         file=str(target),
@@ -383,10 +369,33 @@ def create_campaign(
         labelled=imported.labelled,
         encoder=None if encoding is None else encoding.sentence,
         unreadable=0 if encoding is None else len(encoding.unreadable),
-        failed=len(problems),
-        problems=problems[:_MAX_PROBLEMS],
-        left_out_files=count_left_out_files(source) if source.is_dir() else {},
+        failed=len(imported.failed),
+        problems=[reason for _, reason in imported.failed[:_MAX_PROBLEMS]],
+        left_out_files=imported.left_out_files,
     )
+
+
+@contextmanager
+def _image_fetcher(request: CreateCampaign) -> Iterator[ImageFetcher | None]:
+    """Yield what fetches the images of a new campaign into a folder beside it, if it has links.
+
+    The folder is removed again if the campaign cannot be created.
+    """
+    if request.columns.image is None:
+        yield None
+        return
+
+    target = Path(request.campaign).resolve()
+    folder = target.with_name(f"{target.stem}.images")
+    is_new = not folder.exists()
+    folder.mkdir(exist_ok=True)
+    try:
+        # Links only: an upload has no files beside it, and its owner none of our credentials.
+        yield ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
@@ -409,13 +418,10 @@ def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
         items = read_items(
             source,
-            text=request.columns.text,
-            key=request.columns.id,
-            label=request.columns.label,
-            image=request.columns.image,
+            request.columns,
             folder=folder,
             fetcher=fetcher,
-            rows=request.columns.rows,
+            rows=campaign.settings.has_rows,
         )
 
     result = campaign.add(items, encode_all=False, who=request.who)
@@ -431,37 +437,6 @@ def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
         problems=list(failed.values())[:_MAX_PROBLEMS],
         failed_items=list(failed.items())[:_MAX_LISTED],
     )
-
-
-def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Settings, list[str]]:
-    """Fetch the images of a table of links into a folder beside the new campaign.
-
-    Returns:
-        The items, the settings with that folder, and why links could not be fetched.
-    """
-    columns = request.columns
-    target = Path(request.campaign).resolve()
-    folder = target.with_name(f"{target.stem}.images")
-    is_new = not folder.exists()
-    folder.mkdir(exist_ok=True)
-
-    fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
-    try:
-        # Links only: an upload has no files beside it, and its owner none of our credentials.
-        items = read_items(
-            Path(request.source),
-            key=columns.id,
-            label=columns.label,
-            image=columns.image,
-            folder=folder,
-            fetcher=fetcher,
-        )
-    except BaseException:
-        if is_new:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    settings = replace(request.settings, kind=ItemKind.IMAGE, folder=str(folder))
-    return items, settings, list(fetcher.errors.values())
 
 
 def _load_libraries() -> None:

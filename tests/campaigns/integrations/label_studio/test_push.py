@@ -107,11 +107,11 @@ def test_images_that_are_served_already_are_not_uploaded(
     folder.mkdir()
     for k, name in enumerate(("a b.png", "c.png")):
         Image.new("RGB", (8, 8), (80 * k, 10, 10)).save(folder / name)
-    campaign = Campaign.create(
-        backend.folder / "images.teeter",
-        "images",
+    campaign = Campaign.make(
+        [],
         ("red", "black"),
-        Settings(kind="image", folder=str(folder)),
+        at=backend.folder / "images.teeter",
+        settings=Settings(kind="image", folder=str(folder)),
     )
     campaign.add(["a b.png", "c.png"])
 
@@ -122,7 +122,7 @@ def test_images_that_are_served_already_are_not_uploaded(
 
 
 def test_texts_are_sent_without_nul(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
-    campaign = Campaign.create(backend.folder / "texts.teeter", "texts", ("spam", "ham"))
+    campaign = Campaign.make([], ("spam", "ham"), at=backend.folder / "texts.teeter")
     campaign.add([("a", "one two"), ("b", "three")])
     # A campaign refuses a NUL; a database of an older version may hold one.
     with campaign.writing() as change:

@@ -473,7 +473,9 @@ def test_the_link_moves_with_the_campaign(
     two_databases: tuple[str, str], backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
     source, target = two_databases
-    campaign = Campaign.create(source, "numbers", ("even", "odd"), Settings(kind="features"))
+    campaign = Campaign.make(
+        [], ("even", "odd"), at=source, name="numbers", settings=Settings(kind="features")
+    )
     campaign.add({"id": f"n{k}", "features": [k % 2, k]} for k in range(20))
     assert backend.sync(campaign, n=4).sent == 4
     backend.annotate(3, true_label)

@@ -39,8 +39,13 @@ def make_campaign(
     def make(items: int = 80, **settings: object) -> Campaign:
         location = new_place(request.param, tmp_path)
         options = {"kind": "features", "strategy": "margin", "control": 0.2} | settings
-        campaign = Campaign.create(
-            location, "points", ["left", "right"], Settings(**options), clock=clock
+        campaign = Campaign.make(
+            [],
+            ["left", "right"],
+            at=location,
+            name="points",
+            settings=Settings(**options),
+            clock=clock,
         )
         campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:items]))
         campaigns.append(campaign)
@@ -300,8 +305,12 @@ def test_a_skip_an_expired_lease_and_an_undo_keep_the_count_of_missing_annotator
 @pytest.mark.slow
 def test_annotators_at_work_at_once_share_the_items(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
-    campaign = Campaign.create(
-        path, "points", ["left", "right"], Settings(kind="features", strategy="margin")
+    campaign = Campaign.make(
+        [],
+        ["left", "right"],
+        at=path,
+        name="points",
+        settings=Settings(kind="features", strategy="margin"),
     )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:40]))
     campaign.database.close()
@@ -356,7 +365,9 @@ def explain_queries(campaign: Campaign, work: Callable[[], object]) -> list[str]
 
 def test_asking_and_answering_scan_no_table(tmp_path: Path) -> None:
     settings = Settings(kind="features", strategy="margin", overlap=0.3)
-    campaign = Campaign.create(tmp_path / "c.teeter", "points", ["left", "right"], settings)
+    campaign = Campaign.make(
+        [], ["left", "right"], at=tmp_path / "c.teeter", name="points", settings=settings
+    )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
 
     for who in ("ann", "bob"):
