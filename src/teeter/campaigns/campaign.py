@@ -278,6 +278,7 @@ class Campaign:
         columns = columns or ItemColumns()
         settings = settings or Settings()
         location, name = _require_new(default_location(path) if at is None else at, name)
+        validate_name(name)
 
         settings.require_cost()
         settings.require_strategy()
@@ -291,7 +292,10 @@ class Campaign:
         if classes is not None:
             classes = _validate_classes(classes, descriptions, settings)
         elif path is not None and columns.labels is None:
-            raise _missing_classes()
+            raise InputError(
+                "The classes are missing: give their names (classes=), or the column that holds "
+                "them (labels=)."
+            )
 
         items: Any = source
         if path is not None:
@@ -1248,9 +1252,7 @@ def _require_new(at: str | Path, name: str | None) -> tuple[str | Path, str]:
             raise InputError(f"{path} already exists: open it, or choose another name.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
-        name = path.stem if name is None else name
-        validate_name(name)
-        return path, name
+        return path, path.stem if name is None else name
 
     url, given_name = split_location(str(at))
     database = Database(url, create=True)
@@ -1259,7 +1261,6 @@ def _require_new(at: str | Path, name: str | None) -> tuple[str | Path, str]:
         if name is None and database.path is not None:
             name = database.path.stem
         name = name or database.url.database or "campaign"
-        validate_name(name)
         # Checked before the items are read, which takes long. The copy checks it again.
         if name in campaign_names(database):
             raise InputError(
@@ -1292,13 +1293,6 @@ def _validate_classes(
     return names
 
 
-def _missing_classes() -> InputError:
-    return InputError(
-        "The classes are missing: give their names (classes=), or the column that holds them "
-        "(labels=)."
-    )
-
-
 def _known_labels(items: Iterable[Any]) -> list[str]:
     """Return the different labels that items came with, in the order in which they first occur."""
     labels: dict[str, None] = {}
@@ -1306,8 +1300,6 @@ def _known_labels(items: Iterable[Any]) -> list[str]:
         label = item.get("label") if isinstance(item, Mapping) else getattr(item, "label", None)
         if label is not None and not is_missing(str(label)):
             labels[as_class_name(label)] = None
-    if not labels:
-        raise _missing_classes()
     return list(labels)
 
 

@@ -43,7 +43,6 @@ _HEAD_OUTPUTS = {
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
 
 
-_SHARE = {"ge": 0, "le": 1}
 _AMOUNT = {"ge": 0}
 _NAMES = {"max_length": 100}
 
@@ -157,7 +156,7 @@ class Settings:
         0,
         "Share of the items that several annotators answer.",
         metavar="SHARE",
-        limits=_SHARE,
+        limits={"ge": 0, "le": 1},
         must="the share of items that several annotators answer must be from 0 to 1",
     )
     people: int = setting(

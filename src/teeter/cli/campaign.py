@@ -323,7 +323,7 @@ def new(
         location,
         classes,
         chosen,
-        columns=ItemColumns(text, id_column, labels, image),
+        ItemColumns(text, id_column, labels, image),
         describe=describe,
     )
 
@@ -894,8 +894,8 @@ def create_campaign(
     location: str,
     classes: str | None,
     settings: Settings,
+    columns: ItemColumns,
     *,
-    columns: ItemColumns | None = None,
     describe: Path | None = None,
     encode_all: bool = True,
 ) -> None:
@@ -938,11 +938,12 @@ def create_campaign(
             progress=show_progress,
         )
     with closing(campaign.database):
-        has_labels = columns is not None and columns.labels is not None
-        _report_creation(campaign, items, location, has_labels=has_labels)
+        _report_creation(campaign, items, location)
+        if columns.labels is None:
+            _report_unused_labels(items, campaign.classes.names())
 
 
-def _report_creation(campaign: Campaign, items: Path, location: str, *, has_labels: bool) -> None:
+def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
     """Say what a new campaign holds, and what was left out."""
     result = campaign.imported
     typer.echo(
@@ -951,8 +952,6 @@ def _report_creation(campaign: Campaign, items: Path, location: str, *, has_labe
     )
     report_left_out_files(items)
     _report_failed_links([reason for _, reason in result.failed])
-    if not has_labels:
-        _report_unused_labels(items, campaign.classes.names())
     if result.encoding is not None:
         _report_encoding(campaign, result.encoding)
     if result.duplicates:
