@@ -331,6 +331,9 @@ def test_rows_of_a_table_are_added(
 
 
 NOT_REMOTE = {
+    "history_page": "history",
+    "newest_model": "status has its number, and GET /progress everything about it",
+    "progress": "status, and GET /progress",
     "answer": "tell, skip, mark_unsure and flag; the annotator is the user of the token",
     "back_up": "a backup holds what the server must not give away, such as hashes of tokens",
     "certificate_note": "the page and GET /finish say it",
@@ -341,19 +344,15 @@ NOT_REMOTE = {
     "disagreements": "GET /disagreements gives a page of them, with their contents",
     "finish": "GET /finish; a report is made for the page",
     "image_folder": "the images stay with the server, which serves them",
-    "keep_ready": "the server's worker does it",
     "load_state": "the server's worker does it",
     "make": "POST /campaigns; a client belongs to one campaign",
     "open": "connect",
-    "pick_ahead": "the server's worker does it",
     "prediction_note": "predictions come from the newest model of the server",
     "reading": "a transaction of the database",
-    "ready_items_wanted": "the server's worker does it",
     "request_draws": "POST /finish/draws; a report is made for the page",
     "restore": "it replaces the file that the server has open",
     "show": "the server's page is there already",
     "start_finish": "POST /finish; a report is made for the page",
-    "with_newest_model": "the server's worker does it",
     "writing": "a transaction of the database",
 }
 """Methods of Campaign that a client lacks, and why or what to use instead."""
@@ -368,6 +367,9 @@ PARTS = {
 """The parts of a campaign, here and there."""
 
 PARTS_NOT_REMOTE = {
+    "items.newest_change": "the map of the page asks for it",
+    "people.is_team": "GET /campaigns/NAME says it",
+    "suggestions.visible": "questions have them",
     "items.at": "the map of the page asks for it",
     "items.changed_predictions": "the page of progress asks for them",
     "items.count": "status",

@@ -244,14 +244,11 @@ class RemoteCampaign:
         self, item: str, kind: str, label: str | None, comment: str | None
     ) -> AnswerReceipt:
         body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
-        receipt = self._post("/answers", body)
-        # Who else has the item now is not for annotators to know.
-        return AnswerReceipt(receipt["number"], late=receipt["late"], recorded=receipt["new"])
+        return _read(AnswerReceipt, self._post("/answers", body))
 
     def confirm_label(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Confirm an item's label after checking it. It is not suspected again while it stays."""
-        receipt = self._post("/keep", {"item": str(item), "comment": comment})
-        return AnswerReceipt(receipt["number"], recorded=receipt["new"])
+        return _read(AnswerReceipt, self._post("/keep", {"item": str(item), "comment": comment}))
 
     def undo(self, *, number: int | None = None) -> UndoResult | None:
         """Take back your last answer, and return it; None if you have none. See ``Campaign.undo``.
@@ -263,12 +260,8 @@ class RemoteCampaign:
         if number is None:
             return None
 
-        undone = self._post("/undo", {"number": number})["undone"]
-        if undone is None:
-            return None
-        return _read(
-            UndoResult, {"answer": undone["undone_answer"], "before": undone["previous_answer"]}
-        )
+        undone = self._post("/undo", {"number": number})
+        return None if undone is None else _read(UndoResult, undone)
 
     def _newest_number(self, path: str) -> int | None:
         """Return the number of your last answer or decision: an undo names what it takes back."""
@@ -288,10 +281,8 @@ class RemoteCampaign:
         if number is None:
             return None
 
-        undone = self._post("/decisions/undo", {"number": number})["undone"]
-        if undone is None:
-            return None
-        return _read(Decision, undone["undone_decision"])
+        undone = self._post("/decisions/undo", {"number": number})
+        return None if undone is None else _read(Decision, undone)
 
     def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.

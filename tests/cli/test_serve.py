@@ -24,6 +24,7 @@ from server.servers import (
     text,
 )
 from teeter.campaigns import Campaign
+from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.cli.serve import _security_config, _uvicorn_options
 from teeter.server.access import Authenticator, ServerSettings
 
@@ -468,7 +469,7 @@ def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:
 
             answer = {"item": questions[0]["item"], "label": "ham"}
             response = client.post(f"/api/v1/campaigns/{slug}/answers", json=answer)
-            assert response.json()["stored"]
+            assert response.json()["recorded"]
 
         assert server.process is not None
         server.process.send_signal(signal.SIGINT)
@@ -482,7 +483,7 @@ def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:
 def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 40)
     campaign = Campaign.open(file)
-    campaign.pick_ahead(20)  # or the first question would wait for the background process
+    pick_ahead(campaign, 20)  # or the first question would wait for the background process
     campaign.database.close()
 
     answer_and_interrupt(TeeterServeProcess(home, file), "texts")

@@ -18,6 +18,7 @@ import pytest
 from campaigns.history_replay import replay_answers
 from campaigns.stores import new_place, stores_in_groups
 from server.restartable_server import RestartableServer
+from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.campaigns.campaign import Campaign, Settings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
@@ -66,7 +67,7 @@ def create_campaign(place: str, items: int) -> list[str]:
         for k in range(ANNOTATORS)
     ]
 
-    campaign.pick_ahead(items)
+    pick_ahead(campaign, items)
     campaign.database.close()
     return tokens
 

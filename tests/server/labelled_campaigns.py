@@ -51,7 +51,7 @@ def label_items(client: TestClient, count: int) -> list[str]:
             item = str(question["item"])
             response = client.post(f"{AT}/answers", json={"item": item, "label": true_label(item)})
             assert response.status_code == 200
-            assert response.json()["stored"]
+            assert response.json()["recorded"]
             items.append(item)
     return items
 

@@ -16,11 +16,13 @@ from safetensors.numpy import save
 
 from server.labelled_campaigns import AT, LabelledCampaign
 from server.servers import make_text_campaign, serve_campaigns
+from teeter.campaigns.asking.assignment import pick_ahead
+from teeter.campaigns.asking.questions import open_questions
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.records import Explanation, ShownQuestion
 from teeter.campaigns.store.queries.trained_models import ModelQueries
-from teeter.server.schemas import QuestionOut
+from teeter.server.routes import pages
 from teeter.server.service import CampaignService, make_slug
-from teeter.server.worker.requests import Explanation
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_changed_predictions_of_withdrawn_items_are_not_listed(
 
     left = [change.item for change in service.campaign.items.changed_predictions()]
     assert left == [items[0], *items[2:]]
-    service.close()
+    service.campaign.database.close()
 
 
 def test_items_that_the_worker_assigned_meanwhile_are_counted(
@@ -115,22 +117,20 @@ def test_items_that_the_worker_assigned_meanwhile_are_counted(
 ) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 100)
     campaign = Campaign.open(file)
-    campaign.pick_ahead(60)
+    pick_ahead(campaign, 60)
     campaign.database.close()
 
     with serve_campaigns(file) as client:
-        service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
-        list_questions = service.list_questions
 
         def find_none(
-            annotator: str, n: int, explanations: Mapping[str, Explanation]
-        ) -> list[QuestionOut]:
+            campaign: Campaign, annotator: str, n: int, explanations: Mapping[str, Explanation]
+        ) -> list[ShownQuestion]:
             """Find no questions, after which the worker assigns 20."""
-            monkeypatch.setattr(service, "list_questions", list_questions)
-            service.campaign.ask(20, annotator)
+            monkeypatch.setattr(pages, "open_questions", open_questions)
+            campaign.ask(20, annotator)
             return []
 
-        monkeypatch.setattr(service, "list_questions", find_none)
+        monkeypatch.setattr(pages, "open_questions", find_none)
         assert client.get("/c/texts").status_code == 200
 
         questions = client.get(f"{AT}/questions", params={"n": 100}).json()["questions"]
@@ -140,19 +140,19 @@ def test_items_that_the_worker_assigned_meanwhile_are_counted(
 def test_a_second_annotator_makes_a_team_that_stays(
     client: TestClient, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    people = client.app.state.workspace.services["texts"].campaign.people  # type: ignore[attr-defined]
     now = 1000.0
-    monkeypatch.setattr("teeter.server.service.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("teeter.campaigns.people.time", SimpleNamespace(monotonic=lambda: now))
     campaign = Campaign.open(file)
     campaign.tell("t1", "ham", "ann")
-    assert not service.is_team()
+    assert not people.is_team()
 
     campaign.tell("t1", "ham", "bob")
-    assert not service.is_team(), "not checked again at once"
+    assert not people.is_team(), "not checked again at once"
     now += 6
-    assert service.is_team()
+    assert people.is_team()
 
     campaign.undo("bob")
     campaign.database.close()
     now += 6
-    assert service.is_team()
+    assert people.is_team()

@@ -153,10 +153,6 @@ def test_recent_answers_say_why_the_item_was_picked(client: TestClient) -> None:
     assert recent[0]["pick"] is None, "no one was asked about it"
     assert all(answer["pick"]["rank"] > 0 for answer in recent[1:])
 
-    newest, older = [{"number": answer["number"]} for answer in recent[:2]]
-    assert client.post(f"{AT}/undo", json=newest).json()["undone"]["pick"] is None
-    assert client.post(f"{AT}/undo", json=older).json()["undone"]["pick"]["rank"] > 0
-
 
 def test_long_texts_are_cut(tmp_path: Path) -> None:
     campaign = Campaign.make([], ("spam", "ham"), at=tmp_path / "texts.teeter")

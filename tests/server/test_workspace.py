@@ -103,7 +103,7 @@ def test_a_campaign_that_is_damaged_while_it_is_served_does_not_stop_others(
 
         content = damaged.read_bytes()
         damaged.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
-        workspace.services["worse"].close()
+        workspace.services["worse"].campaign.database.close()
         workspace.campaign_tokens.refresh()
 
         assert client.get("/api/v1/campaigns/worse").status_code == 503

@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from teeter.base.worker_process import Handler, Report
+from teeter.campaigns.records import Activity, QuestionsReady, StatusReport
 from teeter.errors import InputError
-from teeter.server.worker.requests import (
-    Activity,
-    EnsureQuestions,
-    QuestionsReady,
-    StatusReport,
-    TaskRequest,
-)
+from teeter.server.worker.requests import EnsureQuestions, TaskRequest
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,6 @@ from teeter.base.seeds import validate_seed
 from teeter.base.wording import pluralize
 from teeter.campaigns.asking.assignment import (
     ask_items,
-    keep_ready,
-    pick_ahead,
-    ready_items_wanted,
     store_picks,
 )
 from teeter.campaigns.classes import (
@@ -48,6 +45,8 @@ from teeter.campaigns.finish.report import (
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.columns import (
+    drop_infinite,
+    replace_surrogates,
     require_columns,
     require_shown_columns,
 )
@@ -76,13 +75,16 @@ from teeter.campaigns.records import (
     Answer,
     AnswerKind,
     AnswerReceipt,
+    CampaignProgress,
     ClassDescription,
     Decision,
     EncodingResult,
+    HistoryPage,
     ImportResult,
     ItemColumns,
     ItemKind,
     ModelInfo,
+    ModelRound,
     Question,
     ShownSuggestion,
     Status,
@@ -97,7 +99,7 @@ from teeter.campaigns.review.consensus import (
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.status import campaign_status
+from teeter.campaigns.status import campaign_progress, campaign_status, describe_model
 from teeter.campaigns.store import (
     CampaignStore,
     Database,
@@ -107,6 +109,7 @@ from teeter.campaigns.store import (
     Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
+from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.copies import copy_to_location, restore_to_database
 from teeter.campaigns.store.database import Clock, is_url, split_location, utc_now
 from teeter.campaigns.store.transaction import (
@@ -749,45 +752,6 @@ class Campaign:
 
         return ask_items(self, n, annotator, state=state)
 
-    def pick_ahead(self, n: int, *, state: RoundState | None = None) -> bool:
-        """Pick items until n are ready, so that annotators who ask next need not wait.
-
-        Args:
-            n: how many items to have ready.
-            state: what the picks are based on, if it was loaded before.
-
-        Returns:
-            Whether n items are ready or another process is picking them; False if nothing is left.
-        """
-        return pick_ahead(self, n, state=state)
-
-    def ready_items_wanted(self, batch: int) -> int:
-        """Return how many items should be ready for the active annotators: two batches for each.
-
-        An annotator who works alone needs none: their next batch is picked before the last one is
-        answered.
-
-        Args:
-            batch: how many items an annotator gets at a time.
-        """
-        return ready_items_wanted(self, batch)
-
-    def keep_ready(self, batch: int, *, state: RoundState | None = None) -> bool:
-        """Pick ahead before the items that are ready run out.
-
-        Picking takes a while, and the active annotators use up to a batch each meanwhile. So the
-        next picking starts when less than that is ready, and it makes twice as much ready. Only
-        counts decide, no measured times: the same events lead to the same picks.
-
-        Args:
-            batch: how many items an annotator gets at a time.
-            state: what the picks are based on, if it was loaded before.
-
-        Returns:
-            False if nothing was left to pick.
-        """
-        return keep_ready(self, batch, state=state)
-
     # Training
 
     def load_state(self) -> RoundState:
@@ -800,15 +764,6 @@ class Campaign:
             InputError: the campaign has no items.
         """
         return self._state_reader.read()
-
-    def with_newest_model(self, state: RoundState) -> RoundState:
-        """Return a state with the newest model in place of its own, without reading the answers."""
-        with self.reading() as view:
-            model = view.models.newest()
-
-        if model is None or model.version == state.version:
-            return state
-        return with_model(state, model.version, model.weights)
 
     def train(
         self,
@@ -906,6 +861,12 @@ class Campaign:
 
         return f"{note}."
 
+    def _classifier_revision(self) -> object:
+        with self.reading() as view:
+            version = view.models.newest_version()
+            return version, view.encodings.revision(), view.classes.names()
+
+    @cached_by(_classifier_revision)
     def classifier(self) -> Classifier:
         """Return the newest model with its encoder, which label new items without the campaign.
 
@@ -1162,10 +1123,30 @@ class Campaign:
         with self.reading() as view:
             return campaign_status(view)
 
+    def progress(self) -> CampaignProgress:
+        """Return the progress of the campaign, model by model."""
+        with self.reading() as view:
+            return campaign_progress(view)
+
+    def newest_model(self) -> ModelRound | None:
+        """Return what is known of the newest model; None before the first one."""
+        with self.reading() as view:
+            summary = view.models.newest_summary()
+        return None if summary is None else describe_model(summary)
+
     def history(self) -> list[dict[str, Any]]:
         """Return every change of the campaign, oldest first."""
         with self.reading() as view:
             return view.history.lines()
+
+    def history_page(self, *, after: int = 0, count: int = 100) -> HistoryPage:
+        """Return ``count`` changes that came after another one, oldest first."""
+        with self.reading() as view:
+            lines, last = view.history.page(after, count)
+        # Columns may have numbers and characters that the JSON of HTTP has not.
+        return HistoryPage(
+            lines=[replace_surrogates(drop_infinite(line)) for line in lines], after=last
+        )
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels and predictions to a file.

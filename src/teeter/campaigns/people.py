@@ -13,6 +13,7 @@ import getpass
 import hashlib
 import platform
 import secrets
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, R
 from teeter.campaigns.review.annotators import annotator_stats
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignStore, Reading
+from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.queries.people import StoredPerson
 from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
 
@@ -59,6 +61,9 @@ ROLES = tuple(Role)
 
 _SECONDS_COMPARED = 3600
 """How long ago another session under the same name may have begun."""
+
+_TEAM_CHECK_SECONDS = 5.0
+"""How long it may take until a second annotator is noticed."""
 
 _SESSION = "session"
 """The line of the history that notes a session."""
@@ -113,6 +118,21 @@ class People:
 
     def __init__(self, store: CampaignStore) -> None:
         self._store = store
+        self._was_team = False
+
+    def is_team(self) -> bool:
+        """Return whether several people work on the campaign. One that was a team stays one."""
+        # Remembered: the tabs of a page must not come and go with the number of people at work.
+        if not self._was_team:
+            self._was_team = self._has_several()
+        return self._was_team
+
+    @cached_by(lambda _: int(time.monotonic() / _TEAM_CHECK_SECONDS))
+    def _has_several(self) -> bool:
+        with self._store.reading() as view:
+            if view.settings.overlap > 0 or len(view.people.members()) > 1:
+                return True
+            return view.answers.has_several_annotators(except_for=IMPORTED)
 
     def add(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "DEFAULT_ANNOTATOR",
     "AccuracyEstimate",
+    "Activity",
     "AddedItems",
     "Agreement",
     "AgreementScore",
@@ -20,6 +21,7 @@ __all__ = [
     "Answer",
     "AnswerKind",
     "AnswerReceipt",
+    "CampaignProgress",
     "ChangedPrediction",
     "ClassDescription",
     "ClassInfo",
@@ -30,6 +32,8 @@ __all__ = [
     "Decision",
     "EncoderComparison",
     "EncodingResult",
+    "Explanation",
+    "HistoryPage",
     "ImportResult",
     "ItemColumns",
     "ItemContent",
@@ -44,22 +48,30 @@ __all__ = [
     "MapLabels",
     "MemberChange",
     "ModelInfo",
+    "ModelRound",
     "ModelUsage",
+    "Neighbour",
     "PairAgreement",
     "Permission",
     "PickArm",
     "PickState",
     "PredictionImport",
     "Question",
+    "QuestionsReady",
+    "RecentAnswer",
     "Role",
     "ShownColumn",
+    "ShownPick",
+    "ShownQuestion",
     "ShownSuggestion",
     "SourceKind",
     "SourceReport",
     "Status",
+    "StatusReport",
     "SuspectLabel",
     "TableColumn",
     "UndoResult",
+    "VisibleSuggestion",
 ]
 
 
@@ -149,6 +161,22 @@ class Labeller(StrEnum):
     """No one yet."""
     UNREADABLE = "unreadable"
     """No one: the item could not be read, so no model predicts it either."""
+
+
+class Activity(StrEnum):
+    """What is being done for a campaign in the background."""
+
+    PICKING = "picking"
+    TRAINING = "training"
+    FINDING_SUSPECTS = "finding suspects"
+    EXPORTING = "exporting"
+    DRAWING_MAP = "drawing map"
+    CREATING = "creating"
+    PREDICTING = "predicting"
+    ENCODING = "encoding"
+
+
+# Requests and results cross a process boundary, so they hold plain values and no connections.
 
 
 class PickState(StrEnum):
@@ -287,10 +315,10 @@ class AnswerReceipt:
     """The answer's row id."""
     late: bool = False
     """Whether the item had been returned to the pool. The answer counts all the same."""
-    asked_now: tuple[str, ...] = ()
-    """For a late answer, the other annotators with whom the item is open now."""
     recorded: bool = True
     """False if the same answer was there already, so that nothing was stored."""
+    labelled: int | None = None
+    """Number of labelled items in the campaign now, where it was counted."""
 
 
 @dataclass(frozen=True)
@@ -550,6 +578,118 @@ class Question:
     """What was known when it was picked: its LDM or score, the predicted class, its probability."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownPick:
+    """Why an item was picked, as its annotator may know it.
+
+    The prediction is hidden for items drawn at random, because the model is measured on them, and
+    for items that several annotators answer, because it would lead them to agree.
+    """
+
+    arm: PickArm
+    rank: int
+    """The position of the item in its batch, from 1."""
+    is_shared: bool = False
+    """Whether several annotators answer the item."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """What the strategy computed for the item, such as ``ldm``."""
+    predicted: str | None = None
+    probability: float | None = None
+    """The probability of the predicted class."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether annotators must not see the prediction."""
+        return self.arm.is_random or self.is_shared
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A labelled item that is similar to an item."""
+
+    item: str
+    label: str
+    content: str
+    """The start of its text."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the model makes of an item."""
+
+    probabilities: list[tuple[str, float]]
+    """Classes and their probabilities, the most probable first; empty without a linear model."""
+    neighbours: list[Neighbour]
+    """The most similar labelled items, the nearest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisibleSuggestion:
+    """What a source suggests about an item."""
+
+    source: str
+    label: str
+    probability: float | None = None
+    """The probability that the source gives the class, if it gives one."""
+    accuracy: AccuracyEstimate | None = None
+    """The measured accuracy of the source; None before it is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownQuestion:
+    """An item to label, as the page shows it."""
+
+    item: str
+    content: ItemContent
+    pick: ShownPick
+    suggestion: VisibleSuggestion | None = None
+    """A suggestion to accept or not; None for items that are answered blind."""
+    explanation: Explanation | None = None
+    """The explanation of the prediction; None if it is not computed yet or must not be shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentAnswer:
+    """An answer or decision that you gave."""
+
+    number: int | None
+    """By which it can be undone."""
+    item: str
+    content: ItemContent
+    pick: ShownPick | None = None
+    """Why the item was picked; None for a decision, and for an item that was not picked for you."""
+    answer: str
+    """The class, or the kind of an answer that is not a label."""
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """What background work says while it goes on."""
+
+    activity: Activity | None
+    labels: int | None = None
+    """Number of labels that a model is trained on."""
+    version: int | None = None
+    """Version of the model that is being trained, or was."""
+    is_trained: bool = False
+    """Whether that model is complete."""
+    done: int | None = None
+    """Number of items encoded so far."""
+    total: int | None = None
+    """Number of items to encode, including those already encoded."""
+
+
+@dataclass(frozen=True)
+class QuestionsReady:
+    """The annotator has items to label, unless the campaign has none left."""
+
+    is_finished: bool
+    """Whether no item is left for the annotator."""
+    explanations: dict[str, Explanation]
+    """By item id, for items that were not explained before by the same model."""
+
+
 @dataclass(frozen=True)
 class ModelInfo:
     """A model that was trained."""
@@ -595,6 +735,52 @@ class Status:
     """The current encoder compared with the previous one, on the labels of the newest model."""
     withdrawn: int = 0
     """Items that were taken out of the campaign."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRound:
+    """A trained model."""
+
+    version: int
+    trained: str
+    """When the model was trained."""
+    labels: int
+    """Number of labels that the model was trained on."""
+    classes: list[str]
+    """The classes among those labels."""
+    control: tuple[int, int]
+    """Labelled control items: the number predicted correctly, and the total."""
+    audit: tuple[int, int]
+    """Labelled items of the audit set: the number predicted correctly, and the total."""
+    kappa: float | None
+    """Cohen's kappa with the predictions of the previous model; None for the first model."""
+    changed: float | None
+    """The share of predictions that differ from those of the previous model."""
+    accuracy: AccuracyEstimate | None
+    """The accuracy on randomly drawn items; None if none of them has been labelled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignProgress:
+    """The progress of a campaign, model by model."""
+
+    status: Status
+    rounds: list[ModelRound]
+    """Oldest first."""
+    times: list[str]
+    """When each label was given, oldest first."""
+    spent: float | None
+    budget: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryPage:
+    """A part of the history, oldest first."""
+
+    lines: list[dict[str, Any]]
+    """Each has ``at``, ``who``, ``what``, ``item``, and what else is known about the change."""
+    after: int | None
+    """Pass this as ``after`` to get the next part; None on the last one."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
-from teeter.campaigns.records import AnswerKind, EncoderComparison, PickState, Status
+from teeter.campaigns.records import (
+    AnswerKind,
+    CampaignProgress,
+    EncoderComparison,
+    ModelRound,
+    PickState,
+    Status,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import Reading
+from teeter.campaigns.store import ModelSummary, Reading
 
 __all__ = [
     "campaign_status",
@@ -69,6 +76,34 @@ def campaign_status(view: Reading) -> Status:
         unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
         withdrawn=len(snapshot.withdrawn),
+    )
+
+
+def campaign_progress(view: Reading) -> CampaignProgress:
+    """Return the progress of a campaign, model by model."""
+    status = campaign_status(view)
+    return CampaignProgress(
+        status=status,
+        rounds=[describe_model(model) for model in view.models.summaries()],
+        times=view.answers.label_times(),
+        spent=status.spent,
+        budget=view.settings.budget,
+    )
+
+
+def describe_model(model: ModelSummary) -> ModelRound:
+    """Return what is known of a model."""
+    facts = model.facts
+    return ModelRound(
+        version=model.version,
+        trained=model.trained,
+        labels=facts["labels"],
+        classes=facts["classes"],
+        control=tuple(facts["control"]),
+        audit=tuple(facts["audit"]),
+        kappa=facts.get("kappa"),
+        changed=facts.get("changed"),
+        accuracy=estimate_model_accuracy(facts),
     )
 
 

@@ -17,25 +17,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from teeter.campaigns.items.columns import MAX_DEPTH
 from teeter.campaigns.records import (
-    AccuracyEstimate,
     AddedItems,
-    Answer,
     AnswerKind,
     ClassInfo,
-    Decision,
     ItemContent,
     ItemKind,
     ModelInfo,
     Permission,
-    PickArm,
+    RecentAnswer,
     Role,
+    ShownQuestion,
     SourceReport,
-    Status,
     SuspectLabel,
 )
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
-from teeter.server.worker.requests import Explanation
 
 __all__ = [
     "AnswerIn",
@@ -57,19 +53,14 @@ __all__ = [
     "JobState",
     "LabelMode",
     "LabelPageStart",
-    "ModelRound",
     "NameIn",
     "NamesIn",
     "NewToken",
     "PersonIn",
-    "PickOut",
     "PredictIn",
     "PredictedText",
     "PredictionsOut",
-    "ProgressOut",
-    "QuestionOut",
     "QuestionsOut",
-    "RecentAnswer",
     "RequestBody",
     "SessionIn",
     "SessionOut",
@@ -79,12 +70,9 @@ __all__ = [
     "SourceRemoved",
     "SuggestIn",
     "SuggestStarted",
-    "SuggestionOut",
     "SuspectsOut",
     "TrainedModel",
     "UndoIn",
-    "UndoOut",
-    "UndoneAnswer",
     "settings_from_form",
 ]
 
@@ -299,57 +287,10 @@ class JobOut(BaseModel):
 # Items
 
 
-class PickOut(BaseModel):
-    """Why an item was picked.
-
-    The prediction is hidden for items drawn at random, because the model is measured on them, and
-    for items that several annotators answer, because it would lead them to agree.
-    """
-
-    arm: PickArm
-    rank: int
-    """The position of the item in its batch, from 1."""
-    is_shared: bool = False
-    """Whether several annotators answer the item."""
-    scores: dict[str, float] = Field(default_factory=dict)
-    """What the strategy computed for the item, such as ``ldm``."""
-    predicted: str | None = None
-    probability: float | None = None
-    """The probability of the predicted class."""
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether annotators must not see the prediction."""
-        return self.arm.is_random or self.is_shared
-
-
-class SuggestionOut(BaseModel):
-    """What a source suggests about an item."""
-
-    source: str
-    label: str
-    probability: float | None
-    """The probability that the source gives the class, if it gives one."""
-    accuracy: AccuracyEstimate | None
-    """The measured accuracy of the source; None before it is measured."""
-
-
-class QuestionOut(BaseModel):
-    """An item to label."""
-
-    item: str
-    content: ItemContent
-    pick: PickOut
-    suggestion: SuggestionOut | None = None
-    """A suggestion to accept or not; None for items that are answered blind."""
-    explanation: Explanation | None = None
-    """The explanation of the prediction; None if it is not computed yet or must not be shown."""
-
-
 class QuestionsOut(BaseModel):
     """Items to label, and the state of the background work."""
 
-    questions: list[QuestionOut]
+    questions: list[ShownQuestion]
     finished: bool
     """Whether there are no items left for you."""
     held_by_others: int
@@ -399,20 +340,6 @@ class AnswerOut(BaseModel):
     """Whether the item had been given to others meanwhile. The answer counts all the same."""
 
 
-class RecentAnswer(BaseModel):
-    """An answer or decision that you gave."""
-
-    number: int | None
-    """By which it can be undone."""
-    item: str
-    content: ItemContent
-    pick: PickOut | None = None
-    """Why the item was picked; None for a decision, and for an item that was not picked for you."""
-    answer: str
-    """The class, or the kind of an answer that is not a label."""
-    comment: str | None
-
-
 class ConfirmationIn(RequestBody):
     """An item whose label was reviewed and is correct."""
 
@@ -426,75 +353,10 @@ class UndoIn(RequestBody):
     number: int = Field(ge=1, le=MAX_ROW_ID)
 
 
-class UndoneAnswer(BaseModel):
-    """An answer or decision that was undone."""
-
-    item: str
-    content: ItemContent
-    pick: PickOut | None = None
-    answer: str
-    """The class, or the kind of an answer that is not a label."""
-    previous: str | None = None
-    """Your earlier answer about the item, which is valid again."""
-    undone_answer: Answer | None = None
-    """The whole answer; None for a decision."""
-    previous_answer: Answer | None = None
-    undone_decision: Decision | None = None
-
-
-class UndoOut(BaseModel):
-    """What was undone; None if there was nothing to undo."""
-
-    undone: UndoneAnswer | None
-
-
 # Columns and the history
 
 
-class HistoryOut(BaseModel):
-    """A part of the history, oldest first."""
-
-    lines: list[dict[str, Any]]
-    """Each has ``at``, ``who``, ``what``, ``item``, and what else is known about the change."""
-    after: int | None
-    """Pass this as ``after`` to get the next part; None on the last one."""
-
-
 # Progress
-
-
-class ModelRound(BaseModel):
-    """A trained model."""
-
-    version: int
-    trained: str
-    """When the model was trained."""
-    labels: int
-    """Number of labels that the model was trained on."""
-    classes: list[str]
-    """Number of classes among those labels."""
-    control: tuple[int, int]
-    """Labelled control items: the number predicted correctly, and the total."""
-    audit: tuple[int, int]
-    """Labelled items of the audit set: the number predicted correctly, and the total."""
-    kappa: float | None
-    """Cohen's kappa with the predictions of the previous model; None for the first model."""
-    changed: float | None
-    """The share of predictions that differ from those of the previous model."""
-    accuracy: AccuracyEstimate | None
-    """The accuracy on randomly drawn items; None if none of them has been labelled."""
-
-
-class ProgressOut(BaseModel):
-    """The progress of a campaign, model by model."""
-
-    status: Status
-    rounds: list[ModelRound]
-    """Oldest first."""
-    times: list[str]
-    """When each label was given, oldest first."""
-    spent: float | None
-    budget: float | None
 
 
 class SuspectsOut(BaseModel):
@@ -641,7 +503,7 @@ class LabelPageStart(BaseModel):
     labelled: int
     items: int
     news: str
-    questions: list[QuestionOut] | list[DisagreementOut]
+    questions: list[ShownQuestion] | list[DisagreementOut]
     recent: list[RecentAnswer]
     """Newest first."""
     waiting: int = 0

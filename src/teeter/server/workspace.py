@@ -13,15 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.learning.encoding import has_unencoded_items
 from teeter.campaigns.records import (
+    Activity,
     AddedItems,
     ItemColumns,
     ItemKind,
+    ModelRound,
     Permission,
     Role,
     SuspectLabel,
@@ -44,10 +48,9 @@ from teeter.server.schemas import (
     JobState,
     TrainedModel,
 )
-from teeter.server.service import CampaignService, NewestModel, make_slug
+from teeter.server.service import CampaignService, make_slug
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import (
-    Activity,
     CampaignCreated,
     CreateCampaign,
     DrawMap,
@@ -253,7 +256,7 @@ class Workspace:
 
             service = CampaignService(location, slug="")
             # Given here, under the lock: two files may hold campaigns of the same name.
-            service.slug = make_slug(service.name, self.services)
+            service.slug = make_slug(service.campaign.name, self.services)
             self.services[service.slug] = service
             # It may have members.
             self.campaign_tokens.refresh()
@@ -295,12 +298,12 @@ class Workspace:
             return
 
         for slug, service in list(self.services.items()):
-            if service.is_in_place() or service.path is None:
+            if service.campaign.database.is_in_place() or service.campaign.database.path is None:
                 continue
             # Campaigns from elsewhere were named by the user: their pages say what is missing.
-            if service.path.parent.resolve() == self.folder.resolve():
+            if service.campaign.database.path.parent.resolve() == self.folder.resolve():
                 del self.services[slug]
-                service.close()
+                service.campaign.database.close()
 
     def service(self, slug: str) -> CampaignService:
         """Return the campaign with a name in addresses.
@@ -328,9 +331,9 @@ class Workspace:
 
     def describe_news(self, service: CampaignService) -> str:
         """Return what is being done for a campaign in the background, in one sentence."""
-        return self._describe_news(service, service.newest_model())
+        return self._describe_news(service, service.campaign.newest_model())
 
-    def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
+    def _describe_news(self, service: CampaignService, newest_model: ModelRound | None) -> str:
         try:
             _ = service.campaign.image_folder
         except InputError:
@@ -346,9 +349,10 @@ class Workspace:
 
         status = self.trainer.status(service.location)
         # A worker that was just started has not trained: the database knows the newest model.
-        status.version = status.version or newest_model.version
-        if status.trained_at is None:
-            status.trained_at = newest_model.trained_at
+        if newest_model is not None:
+            status.version = status.version or newest_model.version
+            if status.trained_at is None:
+                status.trained_at = datetime.fromisoformat(newest_model.trained).timestamp()
 
         return self.redact_paths(status.describe())
 
@@ -358,10 +362,10 @@ class Workspace:
         """Return a campaign and its progress."""
         settings = service.campaign.settings
         counts = service.campaign.items.count()
-        newest_model = service.newest_model()
+        newest_model = service.campaign.newest_model()
         return CampaignOut(
             slug=service.slug,
-            name=service.name,
+            name=service.campaign.name,
             kind=ItemKind(settings.kind),
             strategy=settings.strategy,
             instructions=settings.instructions,
@@ -371,10 +375,10 @@ class Workspace:
             skipped=counts.skipped,
             unsure=counts.unsure,
             flagged=counts.flagged,
-            model=newest_model.version,
+            model=0 if newest_model is None else newest_model.version,
             news=self._describe_news(service, newest_model),
             permissions=sorted(permissions),
-            is_team=service.is_team(),
+            is_team=service.campaign.people.is_team(),
         )
 
     def redact_paths(self, sentence: str) -> str:
@@ -385,15 +389,16 @@ class Workspace:
 
         # A copy: other threads open and close campaigns meanwhile.
         for service in list(self.services.values()):
-            if service.image_folder is not None:
-                folders.add(service.image_folder)
-            if service.path is not None:
-                folders.add(service.path.parent)
+            image_folder = service.campaign.settings.folder
+            if image_folder is not None:
+                folders.add(Path(image_folder))
+            if service.campaign.database.path is not None:
+                folders.add(service.campaign.database.path.parent)
             else:
-                location = service.display_location
+                location = service.campaign.database.display_url
                 # Host and user of a database server are for the person who runs teeter alone.
                 sentence = sentence.replace(f"database {location}", "database")
-                sentence = sentence.replace(location, service.name)
+                sentence = sentence.replace(location, service.campaign.name)
 
         for folder in folders:
             # A campaign's file may name a folder that is no path.
@@ -519,7 +524,7 @@ class Workspace:
                     location = self.database.move_in(path)
 
                 service = self.open(location)
-                if service.has_unencoded_items():
+                if has_unencoded_items(service.campaign.store):
                     self.encode(service)
 
                 result = CreatedCampaign(
@@ -638,11 +643,11 @@ class Workspace:
 
     def _encode_added(self, service: CampaignService) -> None:
         try:
-            if service.has_unencoded_items():
+            if has_unencoded_items(service.campaign.store):
                 self.encode(service)
         except TeeterError as error:
             # The next start of the server encodes them.
-            logger.warning("The items of %s cannot be encoded: %s", service.name, error)
+            logger.warning("The items of %s cannot be encoded: %s", service.campaign.name, error)
 
     def _add_progress(self, job: JobOut, location: str) -> None:
         """Add the progress of an encoding to the state of a job."""
@@ -681,7 +686,8 @@ class Workspace:
 
         An outdated map is returned until the new one is ready.
         """
-        newest = (service.newest_model().version, service.newest_item_change())
+        model = service.campaign.newest_model()
+        newest = (0 if model is None else model.version, service.campaign.items.newest_change())
         with self._lock:
             drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
@@ -748,7 +754,7 @@ class Workspace:
         expected = {self.open(location).slug for location in locations}
 
         for service in self.services.values():
-            if service.has_unencoded_items():
+            if has_unencoded_items(service.campaign.store):
                 # The encoding was interrupted, or was left to the server from the start.
                 self.encode(service)
 
@@ -779,7 +785,7 @@ class Workspace:
         self.slow_worker.stop()
 
         for service in self.services.values():
-            service.close()
+            service.campaign.database.close()
         if self.database is not None:
             self.database.close()
         shutil.rmtree(self.temp, ignore_errors=True)

@@ -14,7 +14,12 @@ import pytest
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.asking.assignment import MOST_READY
+from teeter.campaigns.asking.assignment import (
+    MOST_READY,
+    keep_ready,
+    pick_ahead,
+    ready_items_wanted,
+)
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.records import PickArm
 from teeter.campaigns.store import Writing
@@ -86,24 +91,24 @@ def start_team(campaign: Campaign) -> None:
 
 def test_two_batches_are_wanted_for_each_active_annotator(make_campaign: MakeCampaign) -> None:
     campaign = make_campaign(lease=30)
-    assert campaign.ready_items_wanted(BATCH) == 0
+    assert ready_items_wanted(campaign, BATCH) == 0
     campaign.ask(1, ANNOTATORS[0])
-    assert campaign.ready_items_wanted(BATCH) == 0, "one annotator picks the next batch in time"
+    assert ready_items_wanted(campaign, BATCH) == 0, "one annotator picks the next batch in time"
     for annotator in ANNOTATORS:
         campaign.ask(1, annotator)
-    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 8
-    assert campaign.ready_items_wanted(1000) == MOST_READY
+    assert ready_items_wanted(campaign, BATCH) == 2 * BATCH * 8
+    assert ready_items_wanted(campaign, 1000) == MOST_READY
 
 
 def test_without_leases_an_annotator_with_open_items_is_active(make_campaign: MakeCampaign) -> None:
     campaign = make_campaign(lease=0)
     for annotator in ANNOTATORS[:3]:
         campaign.ask(1, annotator)
-    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 3
+    assert ready_items_wanted(campaign, BATCH) == 2 * BATCH * 3
 
     (question,) = campaign.ask(1, ANNOTATORS[0])
     campaign.skip(question.item, ANNOTATORS[0])
-    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 2
+    assert ready_items_wanted(campaign, BATCH) == 2 * BATCH * 2
 
 
 @pytest.mark.slow
@@ -112,13 +117,13 @@ def test_items_are_picked_ahead_when_less_than_a_batch_for_each_is_ready(
 ) -> None:
     campaign = make_campaign()
     start_team(campaign)
-    wanted = campaign.ready_items_wanted(BATCH)
-    assert campaign.pick_ahead(wanted)
+    wanted = ready_items_wanted(campaign, BATCH)
+    assert pick_ahead(campaign, wanted)
     assert count_ready(campaign) == wanted
 
     seen = []
     while count_ready(campaign) >= wanted // 2:
-        assert campaign.keep_ready(BATCH)
+        assert keep_ready(campaign, BATCH)
         seen.append(count_ready(campaign))
         poll_items = poll(campaign, ANNOTATORS[len(seen) % 8])
         for item in poll_items:
@@ -126,7 +131,7 @@ def test_items_are_picked_ahead_when_less_than_a_batch_for_each_is_ready(
     assert max(seen) == wanted, "nothing was picked before"
     assert len(seen) > 4
 
-    assert campaign.keep_ready(BATCH)
+    assert keep_ready(campaign, BATCH)
     assert count_ready(campaign) == wanted
 
 
@@ -135,8 +140,8 @@ def test_a_new_model_replaces_the_items_of_the_old_one_in_the_same_moment(
 ) -> None:
     campaign = make_campaign()
     start_team(campaign)
-    campaign.keep_ready(BATCH)
-    wanted = campaign.ready_items_wanted(BATCH)
+    keep_ready(campaign, BATCH)
+    wanted = ready_items_wanted(campaign, BATCH)
     old_items = ready_items(campaign)
     seen_by_others = []
 
@@ -166,7 +171,7 @@ def play_team(campaign: Campaign, rounds: int) -> tuple[int, list[str]]:
         How many polls found nothing, and the items in the order in which they were answered.
     """
     start_team(campaign)
-    campaign.keep_ready(BATCH)
+    keep_ready(campaign, BATCH)
     empty_polls = 0
     answered = []
     for turn in range(rounds):
@@ -180,9 +185,9 @@ def play_team(campaign: Campaign, rounds: int) -> tuple[int, list[str]]:
 
         state = campaign.load_state()
         if turn % 2:
-            campaign.train(state=state, pick_ahead=campaign.ready_items_wanted(BATCH))
+            campaign.train(state=state, pick_ahead=ready_items_wanted(campaign, BATCH))
         else:
-            campaign.keep_ready(BATCH, state=state)
+            keep_ready(campaign, BATCH, state=state)
     return empty_polls, answered
 
 
@@ -203,5 +208,5 @@ def test_the_same_events_lead_to_the_same_items(make_campaign: MakeCampaign) -> 
 def test_nothing_left_to_pick_is_reported(make_campaign: MakeCampaign) -> None:
     campaign = make_campaign(items=32)
     start_team(campaign)
-    assert campaign.pick_ahead(10), "eight items are left"
-    assert not campaign.pick_ahead(10)
+    assert pick_ahead(campaign, 10), "eight items are left"
+    assert not pick_ahead(campaign, 10)

@@ -101,19 +101,19 @@ def test_recent_answers_can_be_changed_and_undone(client: TestClient) -> None:
     assert recent[0]["comment"] == "who knows"
 
     older = client.post(f"{AT}/undo", json={"number": recent[1]["number"]}).json()
-    assert older["undone"] is None, "only the newest answer can be undone"
+    assert older is None, "only the newest answer can be undone"
 
-    undone = client.post(f"{AT}/undo", json={"number": recent[0]["number"]}).json()["undone"]
-    assert undone["item"] == items[0]
-    assert undone["answer"] == "unsure"
-    assert undone["previous"] == true_label(items[0])
+    undone = client.post(f"{AT}/undo", json={"number": recent[0]["number"]}).json()
+    assert undone["answer"]["item"] == items[0]
+    assert undone["answer"]["kind"] == "unsure"
+    assert undone["before"]["label"] == true_label(items[0])
 
 
 def test_the_same_answer_sent_twice_is_stored_once(client: TestClient, file: Path) -> None:
     (item,) = label_items(client, 1)
     repeated = client.post(f"{AT}/answers", json={"item": item, "label": true_label(item)})
     receipt = repeated.json()
-    assert (receipt["stored"], receipt["new"], receipt["labelled"]) == (True, False, 1)
+    assert (receipt["recorded"], receipt["labelled"]) == (False, 1)
 
     campaign = Campaign.open(file)
     assert len([line for line in campaign.history() if line["what"] == "answer"]) == 1
@@ -314,14 +314,14 @@ def test_no_answer_is_acknowledged_for_a_file_that_is_gone(client: TestClient, f
         response = client.post(f"{AT}/{path}", json=body)
         assert response.status_code == 503, path
         detail = response.json()["detail"]
-        assert detail.startswith("texts.teeter was moved or removed while the server was running")
+        assert detail.startswith("texts.teeter was moved or removed while it was in use")
 
     for page in ("", "/progress", "/items"):
         assert client.get(f"/c/texts{page}").status_code == 503
     assert not file.exists(), "no empty file takes its place"
 
     moved.rename(file)
-    assert client.post(f"{AT}/answers", json=answer).json()["new"] is False
+    assert client.post(f"{AT}/answers", json=answer).json()["recorded"] is False
 
 
 class BusyWorker(InlineWorker):

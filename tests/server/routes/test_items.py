@@ -163,7 +163,7 @@ def test_an_undo_that_is_sent_again_takes_back_one_answer(client: TestClient) ->
     repeated = client.post(f"{AT}/undo", json=number)
 
     assert first.json() == repeated.json()
-    assert first.json()["undone"]["item"] == "t2"
+    assert first.json()["answer"]["item"] == "t2"
     assert client.get(AT).json()["labelled"] == 1
     assert client.post(f"{AT}/undo", json={}).status_code == 422, "an undo names an answer"
 

@@ -10,6 +10,7 @@ import pytest
 from server.labelled_campaigns import AT
 from server.servers import find_csrf_token, make_text_campaign, serve_campaigns
 from server.teams import ROLES, SERVER_TOKEN, Team, log_in, record_labels, team_campaign
+from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.campaigns.campaign import Campaign
 from teeter.server.access import SecurityConfig
 from teeter.server.access.tokens import Tokens
@@ -377,7 +378,7 @@ def test_items_picked_ahead_are_assigned_without_the_worker(
     assert team.get("ann", f"{AT}/questions")["questions"] == []
 
     campaign = Campaign.open(team.file)
-    campaign.pick_ahead(24)
+    pick_ahead(campaign, 24)
     campaign.database.close()
 
     def list_questions(name: str) -> list[str]:

@@ -77,7 +77,7 @@ def test_an_answer_says_what_was_shown(labelled: LabelledCampaign) -> None:
             "label": label,
             "suggestion": {"source": suggestion["source"], "label": suggestion["label"]},
         }
-        assert client.post(f"{AT}/answers", json=body).json()["new"]
+        assert client.post(f"{AT}/answers", json=body).json()["recorded"]
 
     (source,) = client.get(f"{AT}/sources").json()
     assert (source["shown"]["total"], round(source["shown"]["share"], 3)) == (6, 0.333)

@@ -22,18 +22,10 @@ from server.worker_processes import (
     make_light_handler,
 )
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.records import Activity, Explanation, QuestionsReady, StatusReport
 from teeter.errors import InputError, StoreError
 from teeter.server.worker.background import BackgroundTaskError, BackgroundWorker, WorkerStatus
-from teeter.server.worker.requests import (
-    Activity,
-    EnsureQuestions,
-    Explanation,
-    FindSuspects,
-    PickAhead,
-    QuestionsReady,
-    StatusReport,
-    TrainModel,
-)
+from teeter.server.worker.requests import EnsureQuestions, FindSuspects, PickAhead, TrainModel
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

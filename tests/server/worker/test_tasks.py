@@ -11,19 +11,18 @@ import pytest
 
 from server.labelled_campaigns import make_labelled_campaign, true_label
 from server.servers import make_text_campaign, text
+from teeter.campaigns.asking.assignment import ready_items_wanted
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.rounds import RoundState
-from teeter.campaigns.records import ItemColumns
+from teeter.campaigns.records import Activity, ItemColumns, StatusReport
 from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.server.worker.requests import (
-    Activity,
     CreateCampaign,
     EnsureQuestions,
     ExportLabels,
     PickAhead,
     PredictTexts,
-    StatusReport,
     TaskRequest,
     TrainModel,
     WarmUp,
@@ -180,7 +179,7 @@ def test_items_are_ready_for_the_next_of_several_annotators(
     campaign = handlers.campaign(str(path))
     with campaign.reading() as view:
         count = view.picks.count_ready()
-    assert count == campaign.ready_items_wanted(5) >= 20
+    assert count == ready_items_wanted(campaign, 5) >= 20
 
 
 def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
@@ -194,7 +193,7 @@ def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
         batches.append(batch)
         return False
 
-    monkeypatch.setattr(Campaign, "keep_ready", find_nothing)
+    monkeypatch.setattr("teeter.campaigns.asking.preparing.keep_ready", find_nothing)
     request = EnsureQuestions(str(path), "me", batch=10)
     handlers.run(request, ignore)
     handlers.run(request, ignore)

@@ -157,9 +157,9 @@ def _pick(
     from teeter.campaigns.asking.selection import choose_picks
 
     # Selecting takes seconds, so it happens outside of a transaction, under the lock.
-    settings = campaign.settings
     try:
         state = state or campaign.load_state()
+        settings = campaign.settings
         picks = choose_picks(state, RoundSettings.from_settings(settings), count)
     except BaseException:
         with campaign.writing() as change:
@@ -225,8 +225,16 @@ def store_picks(
         change.picks.add_batch(None, ahead, origin)
 
 
-def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None) -> bool:
-    """Pick items until n are ready; see ``Campaign.pick_ahead``."""
+def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None = None) -> bool:
+    """Pick items until n are ready, so that annotators who ask next need not wait.
+
+    Args:
+        n: how many items to have ready.
+        state: what the picks are based on, if it was loaded before.
+
+    Returns:
+        Whether n items are ready or another process is picking them; False if nothing is left.
+    """
     with campaign.writing() as change:
         missing = n - change.picks.count_ready()
         if missing <= 0:
@@ -238,7 +246,14 @@ def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None) -> bool:
 
 
 def ready_items_wanted(campaign: Campaign, batch: int) -> int:
-    """Return how many items should be ready; see ``Campaign.ready_items_wanted``."""
+    """Return how many items should be ready for the active annotators: two batches for each.
+
+    An annotator who works alone needs none: their next batch is picked before the last one is
+    answered.
+
+    Args:
+        batch: how many items an annotator gets at a time.
+    """
     with campaign.reading() as view:
         active = view.picks.count_active_annotators()
 
@@ -247,8 +262,20 @@ def ready_items_wanted(campaign: Campaign, batch: int) -> int:
     return min(2 * batch * active, MOST_READY)
 
 
-def keep_ready(campaign: Campaign, batch: int, *, state: RoundState | None) -> bool:
-    """Pick ahead before the items that are ready run out; see ``Campaign.keep_ready``."""
+def keep_ready(campaign: Campaign, batch: int, *, state: RoundState | None = None) -> bool:
+    """Pick ahead before the items that are ready run out.
+
+    Picking takes a while, and the active annotators use up to a batch each meanwhile. So the
+    next picking starts when less than that is ready, and it makes twice as much ready. Only
+    counts decide, no measured times: the same events lead to the same picks.
+
+    Args:
+        batch: how many items an annotator gets at a time.
+        state: what the picks are based on, if it was loaded before.
+
+    Returns:
+        False if nothing was left to pick.
+    """
     wanted = ready_items_wanted(campaign, batch)
     with campaign.reading() as view:
         ready = view.picks.count_ready()

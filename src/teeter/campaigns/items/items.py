@@ -194,6 +194,11 @@ class Items:
                 flagged=by_kind[AnswerKind.FLAG],
             )
 
+    def newest_change(self) -> int:
+        """Return a number that grows when a text changes, or items are withdrawn or put back."""
+        with self._store.reading() as view:
+            return view.items.newest_change()
+
     @cached_by(lambda _, view: view.items.newest_row_id())
     def _count_all(self, view: Reading) -> int:
         return view.items.count()

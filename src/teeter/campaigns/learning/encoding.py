@@ -148,6 +148,16 @@ def prepare_encoder(
     return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
 
 
+def has_unencoded_items(store: CampaignStore) -> bool:
+    """Return whether the current encoder has not encoded all items yet."""
+    with store.reading() as view:
+        current = view.encodings.current()
+        # Without a stored state there is no encoder that could encode the rest.
+        if current is None or current.state is None:
+            return False
+        return view.encodings.count_missing(current.row_id) > 0
+
+
 def load_encoder(settings: Settings, current: StoredEncoding | None) -> Encoder | None:
     """Return the encoder of the current features, as it was fitted; None for features.
 

@@ -14,6 +14,7 @@ What a transaction guarantees:
   ends, everything is on disk, so a receipt given after that is true. If it ends with an exception,
   nothing was written.
 - Leases, locks and times of answers follow the campaign's clock, ``now()``, which tests replace.
+- A file that was moved or replaced meanwhile is neither read nor written: the transaction raises.
 - Settings are those of the transaction: what another process changed counts from the next one on.
 
 A function that takes a transaction never opens another: in one thread this raises at once. None is
@@ -22,6 +23,7 @@ held while a model is fitted, items are encoded, or another server is asked.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -171,14 +173,37 @@ class CampaignStore:
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """Yield a transaction that sees one state of the campaign throughout."""
+        self._require_file()
         with self.database.reading() as connection:
             yield Reading(self, connection)
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
         """Yield the only transaction that may write. What it wrote is on disk when it ends."""
+        self._require_file()
         with self.database.writing() as connection:
             yield Writing(self, connection)
+        # A file that was moved while it was written to is not where people look for an answer.
+        self._require_file()
+
+    def _require_file(self) -> None:
+        """Raise StoreError if the file is not where it was opened any more."""
+        if self.database.is_in_place():
+            return
+
+        name = self.database.path.name if self.database.path else self.database.display_url
+        raise StoreError(
+            f"{name} was moved or removed while it was in use: move it back, then start again."
+        )
+
+    def identity(self) -> str:
+        """Return a hash that differs for every campaign, also for a later one of the same name."""
+        with self.reading() as view:
+            stored = view.campaign()
+
+        # The time of creation tells a campaign from a later one in the same file.
+        identity = repr((stored.name, stored.created))
+        return hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
     def parse_settings(self, text: str) -> Settings:
         """Return stored settings; those that were read before, unless their text has changed."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.learning.encoding import ProgressReport
-from teeter.campaigns.records import PredictionImport, SourceReport
+from teeter.campaigns.records import PredictionImport, SourceReport, VisibleSuggestion
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.suggestions.language_model import (
@@ -21,6 +21,7 @@ from teeter.campaigns.suggestions.sources import (
     parse_predictions,
     read_predictions,
     store_predictions,
+    visible_suggestions,
 )
 
 if TYPE_CHECKING:
@@ -117,6 +118,24 @@ class Suggestions:
             return self._measure(view)
         with self._store.reading() as opened:
             return self._measure(opened)
+
+    def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, VisibleSuggestion]:
+        """Return by item id the suggestion to show with each picked item.
+
+        Items that are to be answered blind are left out. The caller leaves out control, audit and
+        shared items, too.
+        """
+        reports = self.recent_sources(view)
+        accuracies = {report.name: report.accuracy for report in reports}
+        return {
+            item: VisibleSuggestion(
+                source=suggestion.source,
+                label=suggestion.label,
+                probability=suggestion.probability,
+                accuracy=accuracies[suggestion.source],
+            )
+            for item, suggestion in visible_suggestions(view, reports, row_ids).items()
+        }
 
     def _version(self, view: Reading) -> tuple[int, tuple[object, ...]]:
         """Return a value that changes with the sources, and every few seconds with the answers."""

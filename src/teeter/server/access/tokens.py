@@ -338,7 +338,11 @@ class CampaignTokens:
 
     def _open_campaigns(self) -> list[CampaignService]:
         # A copy: other threads open and close campaigns meanwhile.
-        return [service for service in list(self._campaigns.values()) if service.is_in_place()]
+        return [
+            service
+            for service in list(self._campaigns.values())
+            if service.campaign.database.is_in_place()
+        ]
 
 
 def _first_result(

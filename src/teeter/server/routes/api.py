@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +15,20 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from teeter.campaigns.asking.questions import (
+    assign_ready_items,
+    count_held_by_others,
+    open_questions,
+    recent_answers,
+)
 from teeter.campaigns.campaign import Settings
 from teeter.campaigns.classes import validate_classes
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.records import (
     Answer,
+    AnswerReceipt,
+    CampaignProgress,
     ChangedPrediction,
     ItemColumns,
     ItemDetails,
@@ -29,7 +37,10 @@ from teeter.campaigns.records import (
     ItemQuery,
     MapLabels,
     Permission,
+    RecentAnswer,
+    ShownQuestion,
     ShownSuggestion,
+    UndoResult,
 )
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
@@ -46,7 +57,6 @@ from teeter.server.access.permissions import (
 )
 from teeter.server.schemas import (
     AnswerIn,
-    AnswerOut,
     CampaignOut,
     ConfirmationIn,
     EncodeIn,
@@ -55,15 +65,11 @@ from teeter.server.schemas import (
     PredictedText,
     PredictIn,
     PredictionsOut,
-    ProgressOut,
-    QuestionOut,
     QuestionsOut,
-    RecentAnswer,
     SessionIn,
     SessionOut,
     SuspectsOut,
     UndoIn,
-    UndoOut,
     settings_from_form,
 )
 from teeter.server.service import CampaignService
@@ -117,14 +123,14 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     errors: dict[str, StoreError] = {}
     for service in list(workspace.services.values()):
         # Its page says what happened. The list shows what can be opened.
-        if not service.is_in_place():
+        if not service.campaign.database.is_in_place():
             continue
 
         try:
             if campaign_member(request, service) is not None:
                 campaigns.append(describe_campaign(request, service))
         except StoreError as error:
-            errors[service.name] = error
+            errors[service.campaign.name] = error
 
     # An empty list would look as if everything had been deleted.
     if errors and not campaigns:
@@ -272,21 +278,22 @@ def list_questions(
     annotator = current_user(request)
 
     status = workspace.trainer.status(service.location)
-    questions = service.list_questions(annotator, n, status.explanations)
+    campaign = service.campaign
+    questions = open_questions(campaign, annotator, n, status.explanations)
 
     low = workspace.batch // 2
-    if len(questions) < min(n, low) and service.assign_ready_items(annotator, workspace.batch):
-        questions = service.list_questions(annotator, n, status.explanations)
+    if len(questions) < min(n, low) and assign_ready_items(campaign, annotator, workspace.batch):
+        questions = open_questions(campaign, annotator, n, status.explanations)
 
     if len(questions) <= low or any(_lacks_explanation(question) for question in questions):
         workspace.trainer.ensure_questions(service.location, annotator)
 
     is_finished = not questions and annotator in status.finished_annotators
-    counts = service.campaign.items.count()
+    counts = campaign.items.count()
     return QuestionsOut(
         questions=questions,
         finished=is_finished,
-        held_by_others=service.count_held_by_others(annotator) if is_finished else 0,
+        held_by_others=count_held_by_others(campaign, annotator) if is_finished else 0,
         news=workspace.describe_news(service),
         busy=status.activity is not None,
         labelled=counts.labelled,
@@ -294,13 +301,16 @@ def list_questions(
     )
 
 
-def _lacks_explanation(question: QuestionOut) -> bool:
+def _lacks_explanation(question: ShownQuestion) -> bool:
     return question.explanation is None and not question.pick.is_blind
 
 
 @router.post("/campaigns/{slug}/answers")
-def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
-    """Record an answer. The answer is on disk when the request returns."""
+def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerReceipt:
+    """Record an answer. The answer is on disk when the request returns.
+
+    Sent again, for example because a response was lost, it counts once.
+    """
     service = require_permission(request, slug, Permission.ANSWER)
     annotator = current_user(request)
     answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
@@ -308,9 +318,9 @@ def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
-    receipt = service.record_answer(answer, shown)
+    receipt = service.campaign.answer(answer, shown=shown)
     get_workspace(request).trainer.ensure_questions(service.location, annotator)
-    return receipt
+    return replace(receipt, labelled=service.campaign.items.count().labelled)
 
 
 @router.get("/campaigns/{slug}/answers")
@@ -319,21 +329,25 @@ def list_recent_answers(
 ) -> list[RecentAnswer]:
     """Return your latest answers, newest first."""
     service = require_permission(request, slug, Permission.ANSWER)
-    return service.recent_answers(current_user(request), count)
+    return recent_answers(service.campaign, current_user(request), count)
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoOut:
-    """Undo your last answer, by its number. Sent again, it undoes nothing more."""
+def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoResult | None:
+    """Undo your last answer, by its number. Sent again, it undoes nothing more.
+
+    It returns null if there was nothing to undo, because you have answered since.
+    """
     service = require_permission(request, slug, Permission.ANSWER)
-    return service.undo_answer(current_user(request), body.number)
+    return service.campaign.undo(current_user(request), number=body.number)
 
 
 @router.post("/campaigns/{slug}/keep")
-def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerOut:
-    """Record that a label was reviewed and is correct."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    return service.confirm_label(current_user(request), body.item, body.comment)
+def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerReceipt:
+    """Record that a label was reviewed and is correct. It is undone like any other answer."""
+    campaign = require_permission(request, slug, Permission.REVIEW).campaign
+    receipt = campaign.confirm_label(body.item, current_user(request), comment=body.comment)
+    return replace(receipt, labelled=campaign.items.count().labelled)
 
 
 @router.get("/campaigns/{slug}/suspects")
@@ -450,9 +464,9 @@ def get_image(request: Request, slug: str, id: ItemIdQuery) -> Response:
 
 
 @router.get("/campaigns/{slug}/progress")
-def get_progress(request: Request, slug: str) -> ProgressOut:
+def get_progress(request: Request, slug: str) -> CampaignProgress:
     """Return the progress of the campaign, model by model."""
-    return require_permission(request, slug, Permission.ANSWER).describe_progress()
+    return require_permission(request, slug, Permission.ANSWER).campaign.progress()
 
 
 @router.get("/campaigns/{slug}/flipped")

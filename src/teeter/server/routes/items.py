@@ -13,12 +13,12 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import BaseModel, Field
 
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
-from teeter.campaigns.items.columns import drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
     AddedItems,
     ClassDescription,
     ClassInfo,
+    HistoryPage,
     ItemColumns,
     ItemKind,
     Permission,
@@ -28,14 +28,7 @@ from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.schemas import (
-    HistoryOut,
-    ItemId,
-    JobStarted,
-    RequestBody,
-    SettingsIn,
-    ShallowJson,
-)
+from teeter.server.schemas import ItemId, JobStarted, RequestBody, SettingsIn, ShallowJson
 from teeter.server.uploads import save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
 
@@ -302,16 +295,10 @@ def list_history(
     slug: str,
     after: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
     count: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> HistoryOut:
+) -> HistoryPage:
     """Return every change of the campaign, oldest first, a part at a time."""
     service = require_permission(request, slug, Permission.MANAGE)
-    campaign = service.campaign
-    with campaign.reading() as view:
-        lines, next_after = view.history.page(after, count)
-    # Columns may have numbers and characters that the JSON of HTTP has not.
-    return HistoryOut(
-        lines=[replace_surrogates(drop_infinite(line)) for line in lines], after=next_after
-    )
+    return service.campaign.history_page(after=after, count=count)
 
 
 @router.get("/settings")

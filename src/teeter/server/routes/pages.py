@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter.base.wording import pluralize
+from teeter.campaigns.asking.questions import assign_ready_items, open_questions, recent_answers
 from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.report import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import format_cell
@@ -25,7 +26,10 @@ from teeter.campaigns.records import (
     ItemKind,
     ItemQuery,
     ItemRow,
+    ModelRound,
     Permission,
+    RecentAnswer,
+    ShownQuestion,
 )
 from teeter.campaigns.settings import offered_settings
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
@@ -64,15 +68,7 @@ from teeter.server.routes.api import (
     find_visible_campaigns,
 )
 from teeter.server.routes.finish import FinishService
-from teeter.server.schemas import (
-    CampaignOut,
-    DisagreementOut,
-    LabelMode,
-    LabelPageStart,
-    ModelRound,
-    QuestionOut,
-    RecentAnswer,
-)
+from teeter.server.schemas import CampaignOut, DisagreementOut, LabelMode, LabelPageStart
 from teeter.server.service import CampaignService
 from teeter.server.worker.requests import MapKind
 
@@ -196,7 +192,7 @@ class CampaignPage:
         self,
         mode: LabelMode,
         *,
-        questions: list[QuestionOut] | list[DisagreementOut],
+        questions: list[ShownQuestion] | list[DisagreementOut],
         recent: list[RecentAnswer],
         waiting: int = 0,
         is_name_shared: bool = False,
@@ -213,7 +209,7 @@ class CampaignPage:
         suggestions = self.service.campaign.suggestions
         start = LabelPageStart(
             slug=self.service.slug,
-            campaign=self.service.compute_identity(),
+            campaign=self.service.campaign.store.identity(),
             annotator=current_user(self.request),
             mode=mode,
             kind=self.campaign.kind,
@@ -385,12 +381,13 @@ def show_labelling(request: Request, slug: str) -> Response:
     annotator = current_user(request)
 
     explanations = workspace.trainer.status(service.location).explanations
-    questions = service.list_questions(annotator, QUESTIONS_ON_PAGE, explanations)
-    if not questions and service.assign_ready_items(annotator, workspace.batch):
-        questions = service.list_questions(annotator, QUESTIONS_ON_PAGE, explanations)
+    campaign = service.campaign
+    questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
+    if not questions and assign_ready_items(campaign, annotator, workspace.batch):
+        questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
     workspace.trainer.ensure_questions(service.location, annotator)
 
-    recent = service.recent_answers(annotator)
+    recent = recent_answers(campaign, annotator)
     return page.render_labelling(
         LabelMode.LABEL,
         questions=questions,
@@ -417,7 +414,7 @@ def show_suspects(request: Request, slug: str) -> Response:
     page = open_campaign_page(request, slug, "review", Permission.REVIEW)
     get_workspace(request).find_suspects(page.service, again=True)
 
-    recent = page.service.recent_answers(current_user(request))
+    recent = recent_answers(page.service.campaign, current_user(request))
     return page.render_labelling(LabelMode.SUSPECTS, questions=[], recent=recent)
 
 
@@ -435,7 +432,7 @@ def show_news(request: Request, slug: str) -> Response:
 def show_progress(request: Request, slug: str) -> Response:
     """Show the progress of the campaign. htmx asks for the changing part only."""
     page = open_campaign_page(request, slug, "progress", Permission.ANSWER)
-    progress = page.service.describe_progress()
+    progress = page.service.campaign.progress()
 
     changed_predictions = []
     if Permission.REVIEW in permissions_in(request, page.service):
@@ -633,7 +630,7 @@ def answer_item(
 ) -> Response:
     """Record an answer from the page of an item."""
     service = require_permission(request, slug, Permission.ANSWER)
-    service.record_answer(Answer(id, current_user(request), kind, label or None))
+    service.campaign.answer(Answer(id, current_user(request), kind, label or None))
     return _back_to_item(slug, id)
 
 

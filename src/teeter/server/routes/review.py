@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.items.items import read_content
-from teeter.campaigns.records import Agreement, AnswerKind, Decision, Permission
+from teeter.campaigns.records import Agreement, AnswerKind, Decision, Permission, RecentAnswer
 from teeter.server.access.permissions import current_user, require_permission
 from teeter.server.routes.pages import QUESTIONS_ON_PAGE, open_campaign_page
 from teeter.server.schemas import (
@@ -18,10 +18,7 @@ from teeter.server.schemas import (
     DisagreementsOut,
     GivenAnswer,
     LabelMode,
-    RecentAnswer,
     UndoIn,
-    UndoneAnswer,
-    UndoOut,
 )
 from teeter.server.service import CampaignService
 
@@ -94,29 +91,6 @@ class ReviewService:
             stored.number = decision.number
         return stored
 
-    def undo_decision(self, number: int) -> UndoOut:
-        """Undo the last decision of the user.
-
-        Args:
-            number: the decision. It stays if the user has decided since.
-        """
-        campaign = self.service.campaign
-        decision = campaign.undo_decision(self._user, number=number)
-        if decision is None:
-            return UndoOut(undone=None)
-
-        with campaign.reading() as view:
-            row = view.items.get(decision.item)
-            content = read_content(view, row)
-
-        undone = UndoneAnswer(
-            item=decision.item,
-            content=content,
-            answer=_format_decision(decision),
-            undone_decision=decision,
-        )
-        return UndoOut(undone=undone)
-
     def recent_decisions(self, count: int = 10) -> list[RecentAnswer]:
         """Return the last decisions of the user, newest first."""
         recent = []
@@ -182,10 +156,13 @@ def list_recent_decisions(
 
 
 @router.post("/decisions/undo")
-def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
-    """Undo your last decision, by its number. Sent again, it undoes nothing more."""
-    review = require_review_permission(request, slug, Permission.DECIDE)
-    return review.undo_decision(body.number)
+def undo_decision(request: Request, slug: str, body: UndoIn) -> Decision | None:
+    """Undo your last decision, by its number. Sent again, it undoes nothing more.
+
+    It returns null if there was nothing to undo, because you have decided since.
+    """
+    campaign = require_permission(request, slug, Permission.DECIDE).campaign
+    return campaign.undo_decision(current_user(request), number=body.number)
 
 
 # Agreement

@@ -216,7 +216,8 @@ def _add_campaign(request: Request, service: CampaignService, metrics: dict[str,
 
     status = get_workspace(request).trainer.status(service.location)
     metrics["items"].samples.append((labels, counts.items))
-    metrics["model"].samples.append((labels, service.newest_model().version))
+    model = service.campaign.newest_model()
+    metrics["model"].samples.append((labels, 0 if model is None else model.version))
     metrics["busy"].samples.append((labels, float(status.activity is not None)))
     metrics["webhooks"].samples.append((labels, waiting))
 

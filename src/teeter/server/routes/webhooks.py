@@ -69,10 +69,10 @@ class WebhookSender:
                     deliver_due(service.campaign)
                 except TeeterError as error:
                     # A database that is away comes back, and its deliveries with it.
-                    logger.warning("Webhooks of %s: %s", service.name, error)
+                    logger.warning("Webhooks of %s: %s", service.campaign.name, error)
                 except Exception:
                     # The thread serves all campaigns: one that fails must not end it.
-                    logger.exception("Webhooks of %s failed.", service.name)
+                    logger.exception("Webhooks of %s failed.", service.campaign.name)
 
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}/webhooks")

@@ -47,9 +47,9 @@ function handleSent(entry, result) {
 
   if (!isUndo(entry)) {
     markSaved(entry.body.item, result.labelled ?? labelled, result.number);
-  } else if (isDeciding && result.undone) {
+  } else if (isDeciding && result) {
     fetchItems();
-  } else if (!result.undone) {
+  } else if (!result) {
     const text = "Nothing was undone, because you have since answered or undone something in another tab.";
     showAlarm(text, "Reload", () => location.reload());
   }

@@ -75,7 +75,7 @@ export class Outbox {
 
     try {
       const result = await this.#deliver(entry);
-      this.#nameUndone(entry, result.number);  // one that came after the entry was removed from the storage
+      this.#nameUndone(entry, result?.number);  // one that came after the entry was removed from the storage
       this.#entries.shift();
       this.error = null;
       this.#delay = FIRST_DELAY;
@@ -93,10 +93,10 @@ export class Outbox {
   async #deliver(entry) {
     return withLock(async () => {
       // Another tab may have sent the entry while this one waited for the lock.
-      if (isGone(entry) && (entry.isAdopted || isUndo(entry))) return { undone: true };
+      if (isGone(entry) && (entry.isAdopted || isUndo(entry))) return true;
 
       const result = await this.#request(entry);
-      this.#nameUndone(entry, result.number);
+      this.#nameUndone(entry, result?.number);
       remove(entry);
       return result;
     });
@@ -107,7 +107,7 @@ export class Outbox {
 
     // Another tab that sent the answer knows its number. An answer that was refused has none: nothing is to be undone.
     const number = entry.body.number ?? readBody(entry)?.number;
-    return number ? requestJson(apiUrl(`/${entry.what}`), { number }) : { undone: null };
+    return number ? requestJson(apiUrl(`/${entry.what}`), { number }) : null;
   }
 
   // An undo that waits for its answer to arrive names the answer by the number that it got.

@@ -17,16 +17,9 @@ from typing import Any, TypeVar
 
 from teeter.base.wording import pluralize
 from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
+from teeter.campaigns.records import Activity, Explanation, QuestionsReady, StatusReport
 from teeter.errors import TeeterError
-from teeter.server.worker.requests import (
-    Activity,
-    EnsureQuestions,
-    Explanation,
-    QuestionsReady,
-    StatusReport,
-    TaskRequest,
-    WarmUp,
-)
+from teeter.server.worker.requests import EnsureQuestions, TaskRequest, WarmUp
 
 __all__ = ["BackgroundTaskError", "BackgroundWorker", "WorkerStatus"]
 

@@ -16,6 +16,7 @@ from teeter.campaigns.records import (
     EncodingResult,
     ItemColumns,
     ModelInfo,
+    QuestionsReady,
     SuspectLabel,
 )
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.settings import Settings
 
 __all__ = [
-    "Activity",
     "AddItems",
     "CampaignCreated",
     "ChangeItem",
@@ -31,16 +31,12 @@ __all__ = [
     "DrawMap",
     "EncodeItems",
     "EnsureQuestions",
-    "Explanation",
     "ExportLabels",
     "FindSuspects",
     "MapFile",
     "MapKind",
-    "Neighbour",
     "PickAhead",
     "PredictTexts",
-    "QuestionsReady",
-    "StatusReport",
     "TaskRequest",
     "TextsPredicted",
     "TrainModel",
@@ -60,72 +56,11 @@ class TaskRequest(ABC, Generic[ResultT_co]):
     """Whether annotators wait for it, so that it goes before other work."""
 
 
-class Activity(StrEnum):
-    """What the worker is doing."""
-
-    PICKING = "picking"
-    TRAINING = "training"
-    FINDING_SUSPECTS = "finding suspects"
-    EXPORTING = "exporting"
-    DRAWING_MAP = "drawing map"
-    CREATING = "creating"
-    PREDICTING = "predicting"
-    ENCODING = "encoding"
-
-
-# Requests and results cross a process boundary, so they hold plain values and no connections.
-@dataclass(frozen=True)
-class StatusReport:
-    """What the worker says while it works."""
-
-    activity: Activity | None
-    labels: int | None = None
-    """Number of labels that a model is trained on."""
-    version: int | None = None
-    """Version of the model that is being trained, or was."""
-    is_trained: bool = False
-    """Whether that model is complete."""
-    done: int | None = None
-    """Number of items encoded so far."""
-    total: int | None = None
-    """Number of items to encode, including those already encoded."""
-
-
 @dataclass(frozen=True)
 class WarmUp(TaskRequest[None]):
     """Load the libraries that the first selection needs."""
 
     campaign: str = ""
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A labelled item that is similar to an item."""
-
-    item: str
-    label: str
-    content: str
-    """The start of its text."""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What the model makes of an item."""
-
-    probabilities: list[tuple[str, float]]
-    """Classes and their probabilities, the most probable first; empty without a linear model."""
-    neighbours: list[Neighbour]
-    """The most similar labelled items, the nearest first."""
-
-
-@dataclass(frozen=True)
-class QuestionsReady:
-    """The annotator has items to label, unless the campaign has none left."""
-
-    is_finished: bool
-    """Whether no item is left for the annotator."""
-    explanations: dict[str, Explanation]
-    """By item id, for items that were not explained before by the same model."""
 
 
 @dataclass(frozen=True)

@@ -110,13 +110,7 @@ class AnswerQueries(Queries):
         if item.annotators_needed > 1:
             self._transaction.picks.update_missing([item.row_id])
 
-        # The annotator learns that others have the item now. The answer counts all the same.
-        asked_now = []
-        if late:
-            holders = self._transaction.picks.holders(item.row_id)
-            asked_now = [holder for holder in holders if holder != asked_of]
-
-        return AnswerReceipt(number, late, tuple(asked_now))
+        return AnswerReceipt(number, late)
 
     def _note_answer(self, answer: Answer, number: int, *, late: bool) -> None:
         detail: dict[str, Any] = {

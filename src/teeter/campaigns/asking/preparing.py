@@ -1,0 +1,132 @@
+"""Train a campaign's model and pick items before annotators need them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from teeter.campaigns.asking.assignment import keep_ready, ready_items_wanted
+from teeter.campaigns.learning.explanations import Explainer
+from teeter.campaigns.learning.rounds import RoundState, with_model
+from teeter.campaigns.records import Activity, ModelInfo, QuestionsReady, StatusReport
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = ["Preparation"]
+
+ReportStatus = Callable[[StatusReport], None]
+
+
+class Preparation:
+    """Prepares the next items of a campaign, and remembers what it has done for it."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        self._explainer = Explainer()
+        self._trained_up_to: int | None = None
+        """Row id of the last answer when the newest model began to be trained; None if another
+        process trained it.
+        """
+        self._exhausted_by: object = None
+        """The model, items and settings with which nothing was left to pick ahead."""
+
+    def ensure_questions(self, annotator: str, batch: int, report: ReportStatus) -> QuestionsReady:
+        """Train if enough labels are new, and pick items if the annotator has few."""
+        waiting = self._waiting_items(annotator)
+        has_few = len(waiting) <= batch // 2
+
+        # While many items wait, a model is trained after a whole batch of new labels. When items
+        # are about to be picked anyway, half a batch is enough to make the picks better.
+        enough_labels = batch
+        if has_few:
+            enough_labels = max(1, batch // 2)
+        must_train = self._count_new_labels() >= enough_labels
+
+        # Loading reads all answers: once for training, picking and explaining together.
+        state = None
+        if has_few or must_train:
+            last_answer = self._newest_answer()
+            state = self.campaign.load_state()
+            if must_train:
+                _, state = self._train(state, last_answer, batch, report)
+
+        if has_few:
+            report(StatusReport(Activity.PICKING))
+            questions = self.campaign.ask(len(waiting) + batch, annotator, state=state)
+            waiting = [question.item for question in questions]
+        self._keep_ready(batch, state)
+
+        # The server keeps explanations, so each is sent once per model.
+        explanations = self._explainer.explain(self.campaign, waiting[: 3 * batch], state)
+        return QuestionsReady(is_finished=not waiting, explanations=explanations)
+
+    def train(self, batch: int, report: ReportStatus) -> ModelInfo | None:
+        """Train a model on all labels; None if fewer than two classes have labels."""
+        last_answer = self._newest_answer()
+        trained, _ = self._train(self.campaign.load_state(), last_answer, batch, report)
+        return trained
+
+    def _train(
+        self, state: RoundState, last_answer: int, batch: int, report: ReportStatus
+    ) -> tuple[ModelInfo | None, RoundState]:
+        """Train a model and pick ahead with it.
+
+        Args:
+            last_answer: row id of the newest answer, read before the state: answers that came in
+                between count as new.
+            batch: how many items an annotator gets at a time.
+
+        Returns:
+            The model and the state with it, or None and the same state if fewer than two classes
+            have labels or if items are not encoded yet.
+        """
+        if state.unencoded or len(set(state.labels.values())) < 2:
+            return None, state
+
+        report(StatusReport(Activity.TRAINING, labels=len(state.labels), version=state.version + 1))
+        wanted = ready_items_wanted(self.campaign, batch)
+        trained = self.campaign.train(state=state, pick_ahead=wanted)
+
+        # Only now: a training that fails is tried again with the next answer.
+        self._trained_up_to = last_answer
+        report(StatusReport(None, version=trained.version, is_trained=True))
+        return trained, self._with_newest_model(state)
+
+    def _with_newest_model(self, state: RoundState) -> RoundState:
+        """Return a state with the newest model in place of its own, without reading the answers."""
+        with self.campaign.reading() as view:
+            model = view.models.newest()
+
+        if model is None or model.version == state.version:
+            return state
+        return with_model(state, model.version, model.weights)
+
+    def _keep_ready(self, batch: int, state: RoundState | None) -> None:
+        """Pick ahead for the active annotators, unless nothing was left to pick the last time."""
+        with self.campaign.reading() as view:
+            current = (view.models.newest_version(), view.items.count(), view.settings)
+
+        if self._exhausted_by == current:
+            return
+        if not keep_ready(self.campaign, batch, state=state):
+            self._exhausted_by = current
+
+    def _waiting_items(self, annotator: str) -> list[str]:
+        with self.campaign.reading() as view:
+            return [pick.item for pick in view.picks.open_picks(annotator)]
+
+    def _count_new_labels(self) -> int:
+        """Return the number of labels since the newest model began to be trained."""
+        with self.campaign.reading() as view:
+            if self._trained_up_to is not None:
+                return view.answers.count_labels_after(row_id=self._trained_up_to)
+
+            # The model was trained by another process: only the time is known.
+            model = view.models.newest_summary()
+            trained_at = "" if model is None else model.trained
+            return view.answers.count_labels_after(time=trained_at)
+
+    def _newest_answer(self) -> int:
+        with self.campaign.reading() as view:
+            return view.answers.newest_row_id()
