@@ -137,8 +137,8 @@ def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
         ]
     )
 
-    assert (result.new, result.labelled, result.duplicates) == (4, 1, ())
-    assert campaign.add([("copy", "second new text")]).duplicates == (("copy", "n2"),)
+    assert (result.new, result.labelled, result.duplicates) == (4, 1, 0)
+    assert campaign.add([("copy", "second new text")]).duplicate_items == (("copy", "n2"),)
     assert len(network.sent) == 4
     assert network.sent[0] == network.sent[1] != network.sent[2]
     assert campaign.items.row("3") == {"customer": "ACME"}

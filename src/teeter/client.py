@@ -178,28 +178,31 @@ class RemoteCampaign:
         conflicts: list[tuple[str, str, str]] = []
         failed: list[tuple[str, str]] = []
         for part in _split_items(_as_item(entry, kind, has_rows) for entry in items):
-            added = self._post("/items", {"items": part})
-            conflicts += [(item, label, held) for item, label, held in added["conflicting_items"]]
-            failed += [(link, reason) for link, reason in added["failed_items"]]
+            added = _read(ImportResult, self._post("/items", {"items": part}))
+            conflicts += added.conflicting_items
+            failed += added.failed_items
 
             added_before: set[str] = set()
-            for item, same in added["duplicate_items"]:
+            for item, same in added.duplicate_items:
                 if self._server.was_repeated and item == same and item not in added_before:
                     added_before.add(item)
                 else:
                     duplicates.append((item, same))
 
-            new += added["new"] + len(added_before)
+            new += added.new + len(added_before)
             if self._server.was_repeated:
-                labelled += sum("label" in item for item in part) - added["conflicts"]
+                labelled += sum("label" in item for item in part) - added.conflicts
             else:
-                labelled += added["labelled"]
+                labelled += added.labelled
         return ImportResult(
             new=new,
-            duplicates=tuple(duplicates),
+            duplicates=len(duplicates),
             labelled=labelled,
-            conflicts=tuple(conflicts),
-            failed=tuple(failed),
+            conflicts=len(conflicts),
+            failed=len(failed),
+            duplicate_items=tuple(duplicates),
+            conflicting_items=tuple(conflicts),
+            failed_items=tuple(failed),
         )
 
     # Settings
@@ -308,17 +311,7 @@ class RemoteCampaign:
     def encode(self, encoder: str | None = None) -> EncodingResult:
         """Compute the features of items that lack them, or switch to another encoder."""
         started = self._post("/encode", {"encoder": encoder}, is_repeatable=False)
-        fields = self._wait_for_job(started["job"])
-        return EncodingResult(
-            encoder=fields["encoder"],
-            sentence=fields["sentence"],
-            encoded=fields["encoded"],
-            unencoded=fields["unencoded"],
-            is_switch=fields["is_switch"],
-            unreadable=fields["unreadable_items"],
-            fitted_on=fields["fitted_on"],
-            is_outgrown=fields["is_outgrown"],
-        )
+        return _read(EncodingResult, self._wait_for_job(started["job"]))
 
     def train(self) -> ModelInfo:
         """Train a model now, and return it.

@@ -494,7 +494,7 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     tools = ("saw hammer", "hammer and nail", "a saw")
 
     added = campaign.add([*fruit, *tools, "apple pear plum cherry"])
-    assert (added.new, len(added.duplicates)) == (6, 1)
+    assert (added.new, added.duplicates) == (6, 1)
 
     for text in (*fruit, *tools):
         (item,) = [question.item for question in campaign.ask(10) if question.content == text]

@@ -66,7 +66,7 @@ def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
         (tmp_path / "digits" / "photo.heic").write_bytes(b"")
         job = create_campaign(client, name="second", classes="a,b", folder="digits")
         assert job["state"] == "done"
-        assert job["result"]["left_out_files"] == {".heic": 1}
+        assert job["result"]["imported"]["left_out_files"] == {".heic": 1}
         campaigns = client.get("/api/v1/campaigns").json()
         assert {campaign["slug"] for campaign in campaigns} == {"first", "second"}
 

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from server.labelled_campaigns import AT
 from server.servers import make_image_campaign, make_text_campaign, serve_campaigns
+from teeter.campaigns.records import EncodingResult, ImportResult
 from teeter.server.worker.requests import DrawMap, FindSuspects, MapKind
 from teeter.server.workspace import Workspace, _MapDrawings
 
@@ -139,3 +140,29 @@ def test_images_are_taken_from_inside_the_folder_only(tmp_path: Path, name: str)
     with serve_campaigns(folder=folder) as client:
         data = {"name": "a", "classes": "a,b", "folder": name}
         assert client.post("/api/v1/campaigns", data=data).status_code == 422
+
+
+def test_an_import_leaves_the_server_without_the_places_of_files(tmp_path: Path) -> None:
+    make_text_campaign(tmp_path / "texts.teeter", 30)
+    reason = f"There is no file {tmp_path}/a.png."
+    encoding = EncodingResult("pixels", encoded=1, unreadable=1, unreadable_items={"a": reason})
+    link = "https://example.org/b.png"
+    result = ImportResult(failed=1, failed_items=((link, reason),), encoding=encoding)
+
+    with serve_campaigns(folder=tmp_path) as client:
+        workspace = client.app.state.workspace  # type: ignore[attr-defined]
+        redacted = workspace.redact_import(result)
+
+    assert redacted.failed_items == ((link, "There is no file a.png."),)
+    assert redacted.encoding.unreadable_items == {"a": "There is no file a.png."}
+
+
+def test_lists_of_a_large_import_are_cut_and_their_number_stays() -> None:
+    duplicates = tuple((f"n{k}", "t1") for k in range(1500))
+    errors = {f"https://example.org/{k}": "lost" for k in range(1200)}
+    result = ImportResult(duplicates=1500, duplicate_items=duplicates).with_failed(errors)
+
+    shortened = result.shortened()
+
+    assert (shortened.duplicates, len(shortened.duplicate_items)) == (1500, 1000)
+    assert (shortened.failed, len(shortened.failed_items)) == (1200, 1000)

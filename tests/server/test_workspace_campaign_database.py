@@ -37,7 +37,7 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         job = client.post("/api/v1/campaigns", data=form, files={"file": ("x.csv", table)}).json()
         result = client.get(f"/api/v1/jobs/{job['job']}").json()
         assert result["state"] == "done", result
-        assert result["result"]["new"] == 12
+        assert result["result"]["imported"]["new"] == 12
         repeated = client.post("/api/v1/campaigns", data=form, files={"file": ("x.csv", table)})
         assert repeated.json() == job
         other = {"file": ("x.csv", "text\nanother\n")}

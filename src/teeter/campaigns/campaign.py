@@ -166,7 +166,7 @@ class Campaign:
         self.classes = Classes(self.store)
         self.items = Items(self.store, self.review)
         self.suggestions = Suggestions(self)
-        self.imported = ImportResult(new=0, duplicates=(), labelled=0)
+        self.imported = ImportResult()
         """What ``make`` brought in."""
         self._state_reader = RoundStateReader(self.store)
 
@@ -332,7 +332,7 @@ class Campaign:
         if path is not None and path.is_dir():
             imported = replace(imported, left_out_files=count_left_out_files(path))
         if fetcher is not None:
-            imported = replace(imported, failed=tuple(fetcher.errors.items()))
+            imported = imported.with_failed(fetcher.errors)
         campaign.imported = imported
         return campaign
 
@@ -473,7 +473,7 @@ class Campaign:
 
         Raises:
             InputError: an item cannot be added. Then none is. Only items whose links cannot be
-                fetched are left out alone, and stand in ``ImportResult.failed``.
+                fetched are left out alone, and stand in ``ImportResult.failed_items``.
         """
         stored = self._store_items(items, encoder=encoder, who=who)
         if not encode_all:
@@ -501,7 +501,7 @@ class Campaign:
         if not self.items.columns():
             require_shown_columns(settings.show, new_items)
         stored = store_items(self.store, new_items, encoder=encoder, who=who)
-        return replace(stored, result=replace(stored.result, failed=tuple(failed.items())))
+        return replace(stored, result=stored.result.with_failed(failed))
 
     def _encode_stored(
         self,

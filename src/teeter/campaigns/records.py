@@ -6,15 +6,16 @@ library only, so that the client, the page and the worker can have it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 __all__ = [
     "DEFAULT_ANNOTATOR",
     "AccuracyEstimate",
     "Activity",
-    "AddedItems",
     "Agreement",
     "AgreementScore",
     "AnnotatorStats",
@@ -483,48 +484,8 @@ class ItemColumns:
     """The column of images instead of texts: paths, or links, which are fetched."""
 
 
-@dataclass(frozen=True)
-class ImportResult:
-    """What happened to items that were added."""
-
-    new: int
-    duplicates: tuple[tuple[str, str], ...]
-    """For each item whose content is not new, its id and the id of the item that has it."""
-    labelled: int
-    """Items that got the label that came with them. They may have been in the campaign before."""
-    conflicts: tuple[tuple[str, str, str], ...] = ()
-    """Items that have another label than the new one: the id, the new label, and the one kept."""
-    audit: int = 0
-    """The size of the audit set now, without withdrawn items."""
-    encoding: EncodingResult | None = None
-    """How the items were encoded; None if all of them came with features."""
-    failed: tuple[tuple[str, str], ...] = ()
-    """Links whose images could not be fetched, so that their items were not added, and why."""
-    left_out_files: dict[str, int] = field(default_factory=dict)
-    """Number of files in the folder that are no images, by their endings."""
-
-
-@dataclass(frozen=True)
-class AddedItems:
-    """What happened to items that were added, with lists cut to the first thousand."""
-
-    new: int
-    duplicates: int
-    """Number of items whose content the campaign already had."""
-    labelled: int
-    """Number of items that got the label given with them."""
-    conflicts: int
-    """Number of items that keep another label than the one that they came with."""
-    duplicate_items: list[tuple[str, str]] = field(default_factory=list)
-    """Duplicates: the id, and the id of the item with the same content."""
-    conflicting_items: list[tuple[str, str, str]] = field(default_factory=list)
-    """Conflicts: the id, the label that came, and the one that stays."""
-    failed: int = 0
-    """Number of links whose images could not be fetched, so that their items were not added."""
-    problems: list[str] = field(default_factory=list)
-    """Why, for the first of them."""
-    failed_items: list[tuple[str, str]] = field(default_factory=list)
-    """These links, each with the reason."""
+MAX_LISTED = 1000
+"""Entries of a list in a result that leaves the process. The result still has their number."""
 
 
 @dataclass(frozen=True)
@@ -533,20 +494,68 @@ class EncodingResult:
 
     encoder: str
     """The name of the encoder."""
-    sentence: str
-    """Which encoder it is and why, in one sentence."""
     encoded: int
     """Number of items that were encoded."""
-    unencoded: int
+    unreadable: int = 0
+    """Number of items that could not be read. Annotators never see them."""
+    sentence: str = ""
+    """Which encoder it is and why, in one sentence."""
+    unencoded: int = 0
     """Number of items that are left to encode."""
-    is_switch: bool
+    is_switch: bool = False
     """Whether models used the features of another encoder before this one."""
-    unreadable: dict[str, str]
-    """By item id, why an item could not be read. Annotators never see such items."""
-    fitted_on: int
+    fitted_on: int = 0
     """Number of items that the encoder learned from; 0 if it has nothing to learn."""
-    is_outgrown: bool
+    is_outgrown: bool = False
     """Whether the encoder learned from so few of the items that it should be fitted again."""
+    unreadable_items: dict[str, str] = field(default_factory=dict)
+    """Why items could not be read, by their ids."""
+
+    def shortened(self) -> EncodingResult:
+        """Return it with the first thousand items that could not be read."""
+        listed = dict(islice(self.unreadable_items.items(), MAX_LISTED))
+        return replace(self, unreadable_items=listed)
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What happened to items that were added."""
+
+    new: int = 0
+    duplicates: int = 0
+    """Number of items whose content the campaign already had."""
+    labelled: int = 0
+    """Items that got the label that came with them. They may have been in the campaign before."""
+    conflicts: int = 0
+    """Number of items that keep another label than the one that they came with."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    duplicate_items: tuple[tuple[str, str], ...] = ()
+    """Duplicates: the id, and the id of the item with the same content."""
+    conflicting_items: tuple[tuple[str, str, str], ...] = ()
+    """Conflicts: the id, the label that came, and the one that stays."""
+    failed_items: tuple[tuple[str, str], ...] = ()
+    """Links whose images could not be fetched, each with the reason."""
+    audit: int = 0
+    """The size of the audit set now, without withdrawn items."""
+    encoding: EncodingResult | None = None
+    """How the items were encoded; None if all of them came with features."""
+    left_out_files: dict[str, int] = field(default_factory=dict)
+    """Number of files in the folder that are no images, by their endings."""
+
+    def with_failed(self, errors: Mapping[str, str]) -> ImportResult:
+        """Return it with the links that could not be fetched, and why."""
+        return replace(self, failed=len(errors), failed_items=tuple(errors.items()))
+
+    def shortened(self) -> ImportResult:
+        """Return it with the first thousand entries of each list."""
+        return replace(
+            self,
+            duplicate_items=self.duplicate_items[:MAX_LISTED],
+            conflicting_items=self.conflicting_items[:MAX_LISTED],
+            failed_items=self.failed_items[:MAX_LISTED],
+            encoding=None if self.encoding is None else self.encoding.shortened(),
+        )
 
 
 @dataclass(frozen=True)

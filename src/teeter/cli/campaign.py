@@ -370,9 +370,8 @@ def add(
                 rows=opened.settings.rows,
             )
             result = opened.add(contents, progress=show_progress)
-        duplicates = [
-            _describe_duplicate(opened, duplicate) for duplicate in result.duplicates[:_NAMED_ITEMS]
-        ]
+        named = result.duplicate_items[:_NAMED_ITEMS]
+        duplicates = [_describe_duplicate(opened, duplicate) for duplicate in named]
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
     report_left_out_files(items)
@@ -380,8 +379,8 @@ def add(
         _report_failed_links(list(fetcher.errors.values()))
     for sentence in duplicates:
         typer.echo(f"Skipped {sentence}.")
-    if len(result.duplicates) > _NAMED_ITEMS:
-        rest = len(result.duplicates) - _NAMED_ITEMS
+    if result.duplicates > _NAMED_ITEMS:
+        rest = result.duplicates - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
     _report_conflicts(result)
     if result.encoding is not None:
@@ -431,10 +430,10 @@ def encode(
 
 
 def _report_unreadable(result: EncodingResult) -> None:
-    for sentence in list(result.unreadable.values())[:_NAMED_ITEMS]:
+    for sentence in list(result.unreadable_items.values())[:_NAMED_ITEMS]:
         typer.echo(printable_line(sentence, limit=300), err=True)
-    if len(result.unreadable) > _NAMED_ITEMS:
-        rest = len(result.unreadable) - _NAMED_ITEMS
+    if result.unreadable > _NAMED_ITEMS:
+        rest = result.unreadable - _NAMED_ITEMS
         typer.echo(f"{pluralize(rest, 'more item')} cannot be read.", err=True)
 
 
@@ -951,12 +950,12 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         f"{result.labelled:,} of them labelled."
     )
     report_left_out_files(items)
-    _report_failed_links([reason for _, reason in result.failed])
+    _report_failed_links([reason for _, reason in result.failed_items])
     if result.encoding is not None:
         _report_encoding(campaign, result.encoding)
     if result.duplicates:
-        count = pluralize(len(result.duplicates), "duplicate")
-        example = _describe_duplicate(campaign, result.duplicates[0])
+        count = pluralize(result.duplicates, "duplicate")
+        example = _describe_duplicate(campaign, result.duplicate_items[0])
         typer.echo(f"Skipped {count}, such as {example}.")
     _report_conflicts(result)
     if result.audit < campaign.settings.audit:
@@ -1077,11 +1076,11 @@ def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
 
 def _report_conflicts(result: ImportResult) -> None:
     """Print the items whose label in the file differs from their label in the campaign."""
-    for item, given, current in result.conflicts[:_NAMED_ITEMS]:
+    for item, given, current in result.conflicting_items[:_NAMED_ITEMS]:
         typer.echo(f"{printable_line(item)} keeps its label {current}; the file says {given}.")
 
-    if len(result.conflicts) > _NAMED_ITEMS:
-        rest = len(result.conflicts) - _NAMED_ITEMS
+    if result.conflicts > _NAMED_ITEMS:
+        rest = result.conflicts - _NAMED_ITEMS
         typer.echo(
             f"{pluralize(rest, 'more item')} kept labels that differ from those in the file."
         )

@@ -17,9 +17,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from teeter.campaigns.items.columns import MAX_DEPTH
 from teeter.campaigns.records import (
-    AddedItems,
     AnswerKind,
     ClassInfo,
+    EncodingResult,
+    ImportResult,
     ItemContent,
     ItemKind,
     ModelInfo,
@@ -45,7 +46,6 @@ __all__ = [
     "DisagreementOut",
     "DisagreementsOut",
     "EncodeIn",
-    "EncodedItems",
     "GivenAnswer",
     "ItemId",
     "JobOut",
@@ -171,49 +171,14 @@ class CampaignOut(BaseModel):
     """Whether several people work on the campaign."""
 
 
-class CreatedCampaign(BaseModel):
+@dataclasses.dataclass(frozen=True)
+class CreatedCampaign:
     """A campaign that was created from a file or a folder."""
 
     slug: str
     file: str
-    new: int
-    """Number of items in the campaign."""
-    duplicates: int
-    """Number of items that were left out because another item has the same content."""
-    labelled: int
-    """Number of items that came with a label."""
-    encoder: str | None = None
-    """Which encoder computed the features and why, in one sentence."""
-    unreadable: int = 0
-    """Number of items that could not be read. Annotators never see them."""
-    failed: int = 0
-    """Number of links whose images could not be fetched, so that their items were not added."""
-    problems: list[str] = Field(default_factory=list)
-    """Why, for the first of them."""
-    left_out_files: dict[str, int] = Field(default_factory=dict)
-    """Number of files in the folder that are no images that teeter reads, by their endings."""
-
-
-class EncodedItems(BaseModel):
-    """The result of an encoding."""
-
-    encoder: str
-    encoded: int
-    """Number of items that were encoded."""
-    unreadable: int
-    """Number of items that could not be read. Annotators never see them."""
-    sentence: str = ""
-    """Which encoder it is and why."""
-    unencoded: int = 0
-    """Number of items that are left to encode."""
-    is_switch: bool = False
-    """Whether models used the features of another encoder before."""
-    fitted_on: int = 0
-    """Number of items that the encoder learned from."""
-    is_outgrown: bool = False
-    """Whether the encoder should be fitted again, because it learned from few of the items."""
-    unreadable_items: dict[str, str] = Field(default_factory=dict)
-    """Why, by item id, for the first thousand of them."""
+    imported: ImportResult
+    """What came in."""
 
 
 class EncodeIn(RequestBody):
@@ -275,7 +240,7 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why the work failed."""
-    result: CreatedCampaign | EncodedItems | AddedItems | TrainedModel | None = None
+    result: CreatedCampaign | EncodingResult | ImportResult | TrainedModel | None = None
     done: int | None = None
     """Number of items encoded so far, while an encoding runs."""
     total: int | None = None

@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -22,7 +21,8 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.encoding import has_unencoded_items
 from teeter.campaigns.records import (
     Activity,
-    AddedItems,
+    EncodingResult,
+    ImportResult,
     ItemColumns,
     ItemKind,
     ModelRound,
@@ -42,7 +42,6 @@ from teeter.server.access.tokens import CampaignTokens
 from teeter.server.schemas import (
     CampaignOut,
     CreatedCampaign,
-    EncodedItems,
     JobOut,
     JobStarted,
     JobState,
@@ -51,7 +50,6 @@ from teeter.server.schemas import (
 from teeter.server.service import CampaignService, make_slug
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import (
-    CampaignCreated,
     CreateCampaign,
     DrawMap,
     EncodeItems,
@@ -126,9 +124,6 @@ class CampaignDatabase:
 
 
 logger = logging.getLogger(__name__)
-
-_MAX_LISTED = 1000
-"""Unreadable items that are listed one by one."""
 
 _MAX_JOBS = 200
 """Jobs whose results are kept."""
@@ -410,6 +405,27 @@ class Workspace:
             sentence = sentence.replace(str(folder), folder.name or str(folder))
         return sentence
 
+    def redact_import(self, result: ImportResult) -> ImportResult:
+        """Return what happened to items without the places of files on the server."""
+        links = [link for link, _ in result.failed_items]
+        reasons = self._redact_each([reason for _, reason in result.failed_items])
+        encoding = result.encoding
+        return replace(
+            result,
+            failed_items=tuple(zip(links, reasons, strict=True)),
+            encoding=None if encoding is None else self._redact_encoding(encoding),
+        )
+
+    def _redact_encoding(self, result: EncodingResult) -> EncodingResult:
+        reasons = self._redact_each(list(result.unreadable_items.values()))
+        return replace(
+            result, unreadable_items=dict(zip(result.unreadable_items, reasons, strict=True))
+        )
+
+    def _redact_each(self, sentences: list[str]) -> list[str]:
+        # At once, because the folders of all campaigns are looked up for each call.
+        return self.redact_paths("\0".join(sentences)).split("\0") if sentences else []
+
     # The folder
 
     def find_reports(self) -> dict[str, Path]:
@@ -510,7 +526,7 @@ class Workspace:
         # Done when the campaign is open here, not when the worker has written the file.
         opened: Future[CreatedCampaign] = Future()
 
-        def open_created(creating: Future[CampaignCreated]) -> None:
+        def open_created(creating: Future[ImportResult]) -> None:
             if source.is_relative_to(self.temp):
                 shutil.rmtree(source.parent, ignore_errors=True)
 
@@ -527,18 +543,8 @@ class Workspace:
                 if has_unencoded_items(service.campaign.store):
                     self.encode(service)
 
-                result = CreatedCampaign(
-                    slug=service.slug,
-                    file=path.name,
-                    new=created.new,
-                    duplicates=created.duplicates,
-                    labelled=created.labelled,
-                    encoder=created.encoder,
-                    unreadable=created.unreadable,
-                    failed=created.failed,
-                    problems=created.problems,
-                    left_out_files=created.left_out_files,
-                )
+                imported = self.redact_import(created)
+                result = CreatedCampaign(service.slug, path.name, imported)
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
                 sentence = str(error).replace(f"{source.parent}{os.sep}", "")
@@ -596,32 +602,22 @@ class Workspace:
             job = JobOut(state=status.state, detail=status.error)
             self._add_progress(job, service.location)
             if status.result is not None:
-                encoding = status.result
-                job.result = EncodedItems(
-                    encoder=encoding.encoder,
-                    encoded=encoding.encoded,
-                    unreadable=len(encoding.unreadable),
-                    sentence=encoding.sentence,
-                    unencoded=encoding.unencoded,
-                    is_switch=encoding.is_switch,
-                    fitted_on=encoding.fitted_on,
-                    is_outgrown=encoding.is_outgrown,
-                    unreadable_items=dict(islice(encoding.unreadable.items(), _MAX_LISTED)),
-                )
+                job.result = self._redact_encoding(status.result)
             return job
 
         return self._add_job(describe)
 
-    def follow_addition(self, service: CampaignService, adding: Future[AddedItems]) -> JobStarted:
+    def follow_addition(self, service: CampaignService, adding: Future[ImportResult]) -> JobStarted:
         """Follow items that are being added as a job, and encode them afterwards."""
 
-        def encode_added(added: Future[AddedItems]) -> None:
+        def encode_added(added: Future[ImportResult]) -> None:
             if not added.cancelled() and added.exception() is None:
                 self.encode_soon(service)
 
         def describe() -> JobOut:
             status = self._read_status(adding)
-            return JobOut(state=status.state, detail=status.error, result=status.result)
+            result = None if status.result is None else self.redact_import(status.result)
+            return JobOut(state=status.state, detail=status.error, result=result)
 
         adding.add_done_callback(encode_added)
         return self._add_job(describe)

@@ -57,8 +57,8 @@ def test_a_label_that_comes_with_a_known_item_counts_if_the_item_has_none(tmp_pa
         ]
     )
     assert (added.new, added.labelled) == (3, 1)
-    assert added.duplicates == (("2", "1"),)
-    assert added.conflicts == ()
+    assert added.duplicate_items == (("2", "1"),)
+    assert added.conflicting_items == ()
 
     campaign.tell("3", "b")
     added = campaign.add(
@@ -69,7 +69,7 @@ def test_a_label_that_comes_with_a_known_item_counts_if_the_item_has_none(tmp_pa
         ]
     )
     assert (added.new, added.labelled) == (0, 1)
-    assert added.conflicts == (("1", "b", "a"), ("3", "a", "b"))
+    assert added.conflicting_items == (("1", "b", "a"), ("3", "a", "b"))
     labels = {item: consensus.label for item, consensus in campaign.labels().items()}
     assert labels == {"1": "a", "3": "b", "4": "b"}
 
@@ -102,7 +102,7 @@ def test_equal_features_of_two_ids_are_two_items(tmp_path: Path) -> None:
 
     added = campaign.add([*items, {"features": [1.0, 2.0]}, {"features": [1.0, 2.0]}])
 
-    assert (added.new, len(added.duplicates)) == (1, 3)
+    assert (added.new, added.duplicates) == (1, 3)
     with pytest.raises(InputError, match="Two different items have the id 'x'"):
         campaign.add([{"id": "x", "features": [1.0, 3.0]}])
 
@@ -488,7 +488,7 @@ def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path)
     campaign.classes.rename("spam", "ads")
 
     repeated = campaign.add([{"id": "t1", "text": "word 1", "label": "spam"}])
-    assert repeated.conflicts == ()
+    assert repeated.conflicting_items == ()
     assert [campaign.tell("t3", "spam").recorded for _ in range(2)] == [True, False]
 
     item = campaign.ask(1, "ann")[0].item

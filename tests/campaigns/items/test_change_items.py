@@ -80,7 +80,7 @@ def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> 
     assert not campaign.items.change("t1", text="warm bread and cheese"), "nothing to do"
     # The old text is free again, and the new one is taken.
     assert campaign.add(["win cash 1"]).new == 1
-    assert campaign.add(["warm bread and cheese"]).duplicates[0][1] == "t1"
+    assert campaign.add(["warm bread and cheese"]).duplicate_items[0][1] == "t1"
 
 
 def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> None:

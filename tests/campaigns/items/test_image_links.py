@@ -141,7 +141,7 @@ def test_a_link_that_fails_leaves_out_its_own_item_only(
     result = campaign.add(links, encode_all=False)
 
     assert result.new == 2
-    ((link, reason),) = result.failed
+    ((link, reason),) = result.failed_items
     assert link == lost
     assert "answers with status 404" in reason
     assert campaign.add([lost], encode_all=False).new == 0

@@ -250,13 +250,13 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
     result = campaign.add([*CARDS[:3], "broken?", *RATES[:3]])
 
     assert result.encoding is not None
-    assert list(result.encoding.unreadable.values()) == ["broken? is broken."]
+    assert list(result.encoding.unreadable_items.values()) == ["broken? is broken."]
     assert campaign.status().unreadable == 1
     questions = campaign.ask(20)
     assert len(questions) == 6
     assert all("?" not in (question.content or "") for question in questions)
 
-    (broken,) = result.encoding.unreadable
+    (broken,) = result.encoding.unreadable_items
     for question in questions:
         campaign.tell(question.item, campaign.classes.names()[(question.content or "") in RATES])
     campaign.train()
@@ -371,7 +371,7 @@ def test_broken_images_are_left_out_and_the_rest_goes_on(tmp_path: Path) -> None
 
     assert result.new == 6
     assert result.encoding is not None
-    assert list(result.encoding.unreadable) == ["3.png"]
+    assert list(result.encoding.unreadable_items) == ["3.png"]
     questions = campaign.ask(10)
     assert sorted(question.item for question in questions) == [f"{k}.png" for k in (0, 1, 2, 4, 5)]
 

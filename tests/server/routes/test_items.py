@@ -34,7 +34,7 @@ def test_items_are_added_with_their_columns_and_labels(client: TestClient) -> No
     counts = {name: added[name] for name in ("new", "duplicates", "labelled", "conflicts")}
     assert counts == {"new": 2, "duplicates": 1, "labelled": 1, "conflicts": 0}
     assert added["duplicate_items"] == [["copy", "new"]]
-    assert (added["failed"], added["problems"]) == (0, [])
+    assert (added["failed"], added["failed_items"]) == (0, [])
     item = client.get(f"{AT}/item", params={"id": "new"}).json()
     assert item["row"] == {"customer": "ACME", "n": {"deep": [1]}}
     rows = client.get(f"{AT}/items", params={"column": "customer=ACME"}).json()["items"]

@@ -230,7 +230,7 @@ def test_the_creator_of_a_campaign_owns_it(team: Team) -> None:
     job = create("olga").json()["job"]
     state = team.get("olga", f"/api/v1/jobs/{job}")
     assert state["state"] == "done"
-    assert (state["result"]["slug"], state["result"]["new"]) == ("mail", 2)
+    assert (state["result"]["slug"], state["result"]["imported"]["new"]) == ("mail", 2)
     assert "manage" in team.get("olga", "/api/v1/campaigns/mail")["permissions"]
     assert team.send("rey", "GET", "/api/v1/campaigns/mail").status_code == 403
 

@@ -130,9 +130,11 @@ def store_items(
 
         result = ImportResult(
             new=len(added),
-            duplicates=tuple(duplicates),
+            duplicates=len(duplicates),
             labelled=labelled,
-            conflicts=tuple(conflicts),
+            conflicts=len(conflicts),
+            duplicate_items=tuple(duplicates),
+            conflicting_items=tuple(conflicts),
             audit=audit,
         )
         return StoredImport(result, prepared)

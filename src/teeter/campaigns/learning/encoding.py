@@ -407,7 +407,8 @@ class _EncodingRun:
             encoded=encoded,
             unencoded=unencoded,
             is_switch=is_switch,
-            unreadable=unreadable,
+            unreadable=len(unreadable),
+            unreadable_items=unreadable,
             fitted_on=fitted_on,
             is_outgrown=has_room and _OUTGROWN * fitted_on < n_items,
         )

@@ -15,10 +15,10 @@ from pydantic import BaseModel, Field
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
-    AddedItems,
     ClassDescription,
     ClassInfo,
     HistoryPage,
+    ImportResult,
     ItemColumns,
     ItemKind,
     Permission,
@@ -131,7 +131,7 @@ class ClassesOut(BaseModel):
 
 
 @router.post("/items")
-def add_items(request: Request, slug: str, body: ItemsIn) -> AddedItems:
+def add_items(request: Request, slug: str, body: ItemsIn) -> ImportResult:
     """Add up to 1,000 items. They are on disk when the request returns, and are encoded afterwards.
 
     Adding is idempotent by itself: an item whose content the campaign has is a duplicate. An item
@@ -150,7 +150,7 @@ def add_items(request: Request, slug: str, body: ItemsIn) -> AddedItems:
         source.unlink(missing_ok=True)
 
     workspace.encode_soon(service)
-    return added
+    return workspace.redact_import(added)
 
 
 def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:

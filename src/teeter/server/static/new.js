@@ -19,15 +19,16 @@ function describeEncoding(state) {
 // before it opens.
 function openCampaign(result) {
   const address = `/c/${result.slug}`;
-  const leftOut = Object.entries(result.left_out_files);
-  if (!result.failed && !leftOut.length) {
+  const imported = result.imported;
+  const leftOut = Object.entries(imported.left_out_files);
+  if (!imported.failed && !leftOut.length) {
     location.href = address;
     return;
   }
 
   const sentences = [];
-  if (result.failed) {
-    sentences.push(`${result.failed.toLocaleString("en")} images could not be fetched. ${result.problems[0]}`);
+  if (imported.failed) {
+    sentences.push(`${imported.failed.toLocaleString("en")} images could not be fetched. ${imported.failed_items[0][1]}`);
   }
   if (leftOut.length) {
     const endings = leftOut.map(([ending, count]) => `${count.toLocaleString("en")} ${ending || "without an ending"}`);

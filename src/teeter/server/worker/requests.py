@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from teeter.campaigns.records import (
-    AddedItems,
     EncodingResult,
+    ImportResult,
     ItemColumns,
     ModelInfo,
     QuestionsReady,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddItems",
-    "CampaignCreated",
     "ChangeItem",
     "CreateCampaign",
     "DrawMap",
@@ -163,7 +162,7 @@ class DrawMap(TaskRequest[MapFile]):
 
 
 @dataclass(frozen=True)
-class AddItems(TaskRequest[AddedItems]):
+class AddItems(TaskRequest[ImportResult]):
     """Store items, which are encoded by a later request."""
 
     campaign: str
@@ -190,30 +189,7 @@ class ChangeItem(TaskRequest[bool]):
 
 
 @dataclass(frozen=True)
-class CampaignCreated:
-    """What a new campaign holds."""
-
-    file: str
-    new: int
-    """Number of items."""
-    duplicates: int
-    """Number of items that were left out because another one has the same content."""
-    labelled: int
-    """Number of items that came with a label."""
-    encoder: str | None = None
-    """Which encoder computed the features and why, in one sentence."""
-    unreadable: int = 0
-    """Number of items that could not be read."""
-    failed: int = 0
-    """Number of links whose images could not be fetched."""
-    problems: list[str] = field(default_factory=list)
-    """Why the first of them could not be fetched."""
-    left_out_files: dict[str, int] = field(default_factory=dict)
-    """Number of files in the folder that are no images, by their endings."""
-
-
-@dataclass(frozen=True)
-class CreateCampaign(TaskRequest[CampaignCreated]):
+class CreateCampaign(TaskRequest[ImportResult]):
     """Create a campaign from a file of items or a folder of images."""
 
     source: str

@@ -23,8 +23,8 @@ from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.records import (
     Activity,
-    AddedItems,
     EncodingResult,
+    ImportResult,
     ItemKind,
     StatusReport,
     SuspectLabel,
@@ -33,7 +33,6 @@ from teeter.errors import InputError
 from teeter.server.worker import projection
 from teeter.server.worker.requests import (
     AddItems,
-    CampaignCreated,
     ChangeItem,
     CreateCampaign,
     DrawMap,
@@ -64,12 +63,6 @@ _DEFAULT_BATCH = 20
 
 _FETCH_SECONDS = 900.0
 """Seconds that all links of an import may take. Other campaigns wait for the same worker."""
-
-_MAX_LISTED = 1000
-"""Duplicates and conflicts that are listed one by one."""
-
-_MAX_PROBLEMS = 20
-"""Links whose errors are listed."""
 
 
 def make_task_handler() -> Handler:
@@ -157,7 +150,7 @@ class TaskHandlers:
 
     def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingResult:
         campaign = self.campaign(request.campaign)
-        return campaign.encode(request.encoder, progress=_report_encoding(report))
+        return campaign.encode(request.encoder, progress=_report_encoding(report)).shortened()
 
     def _change_item(self, request: ChangeItem) -> bool:
         changes = json.loads(request.changes)
@@ -231,7 +224,7 @@ def _report_encoding(report: ReportStatus) -> ProgressReport:
 
 def create_campaign(
     request: CreateCampaign, progress: ProgressReport | None = None
-) -> CampaignCreated:
+) -> ImportResult:
     """Create a campaign from a file of items or a folder of images.
 
     Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
@@ -257,19 +250,7 @@ def create_campaign(
             progress=progress,
         )
     campaign.database.close()
-    imported = campaign.imported
-    encoding = imported.encoding
-    return CampaignCreated(
-        file=str(target),
-        new=imported.new,
-        duplicates=len(imported.duplicates),
-        labelled=imported.labelled,
-        encoder=None if encoding is None else encoding.sentence,
-        unreadable=0 if encoding is None else len(encoding.unreadable),
-        failed=len(imported.failed),
-        problems=[reason for _, reason in imported.failed[:_MAX_PROBLEMS]],
-        left_out_files=imported.left_out_files,
-    )
+    return campaign.imported.shortened()
 
 
 @contextmanager
@@ -295,7 +276,7 @@ def _image_fetcher(request: CreateCampaign) -> Iterator[ImageFetcher | None]:
         raise
 
 
-def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
+def add_items(campaign: Campaign, request: AddItems) -> ImportResult:
     """Store the items of a request. They have no features yet.
 
     Raises:
@@ -322,18 +303,9 @@ def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
         )
 
     result = campaign.add(items, encode_all=False, who=request.who)
-    failed = dict(result.failed) if fetcher is None else fetcher.errors
-    return AddedItems(
-        new=result.new,
-        duplicates=len(result.duplicates),
-        labelled=result.labelled,
-        conflicts=len(result.conflicts),
-        duplicate_items=list(result.duplicates[:_MAX_LISTED]),
-        conflicting_items=list(result.conflicts[:_MAX_LISTED]),
-        failed=len(failed),
-        problems=list(failed.values())[:_MAX_PROBLEMS],
-        failed_items=list(failed.items())[:_MAX_LISTED],
-    )
+    if fetcher is not None:
+        result = result.with_failed(fetcher.errors)
+    return result.shortened()
 
 
 def _load_libraries() -> None:
