@@ -23,6 +23,7 @@ from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.classes import Classes
+from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.items.items import Items
 from teeter.campaigns.people import People
 from teeter.campaigns.records import (
@@ -31,6 +32,7 @@ from teeter.campaigns.records import (
     ColumnType,
     Decision,
     EncodingResult,
+    FinishReport,
     MemberChange,
     Role,
     SourceReport,
@@ -43,6 +45,7 @@ from teeter.campaigns.suggestions.suggestions import Suggestions
 from teeter.client import (
     RemoteCampaign,
     RemoteClasses,
+    RemoteFinish,
     RemoteItems,
     RemotePeople,
     RemoteReview,
@@ -336,23 +339,17 @@ NOT_REMOTE = {
     "progress": "status, and GET /progress",
     "answer": "tell, skip, mark_unsure and flag; the annotator is the user of the token",
     "back_up": "a backup holds what the server must not give away, such as hashes of tokens",
-    "certificate_note": "the page and GET /finish say it",
-    "certificates": "GET /finish lists them",
-    "certify": "POST /finish/certificates; a report is made for the page",
     "classifier": "the model stays on the server; predict uses it there",
     "database": "a client has none",
     "disagreements": "GET /disagreements gives a page of them, with their contents",
-    "finish": "GET /finish; a report is made for the page",
     "image_folder": "the images stay with the server, which serves them",
     "load_state": "the server's worker does it",
     "make": "POST /campaigns; a client belongs to one campaign",
     "open": "connect",
     "prediction_note": "predictions come from the newest model of the server",
     "reading": "a transaction of the database",
-    "request_draws": "POST /finish/draws; a report is made for the page",
     "restore": "it replaces the file that the server has open",
     "show": "the server's page is there already",
-    "start_finish": "POST /finish; a report is made for the page",
     "writing": "a transaction of the database",
 }
 """Methods of Campaign that a client lacks, and why or what to use instead."""
@@ -362,6 +359,7 @@ PARTS = {
     "items": (Items, RemoteItems),
     "people": (People, RemotePeople),
     "review": (Review, RemoteReview),
+    "finish": (Finish, RemoteFinish),
     "suggestions": (Suggestions, RemoteSuggestions),
 }
 """The parts of a campaign, here and there."""
@@ -378,6 +376,7 @@ PARTS_NOT_REMOTE = {
     "items.next_number": "items without an id get one from their content",
     "items.page": "find",
     "items.shown_columns": "questions and rows have them",
+    "finish.note": "GET /finish says it in sentences",
     "people.add_as_in": "the hash of a token stays with the server",
     "people.find": "stats has the members",
     "people.find_by_token": "the server knows whose token it is",
@@ -453,6 +452,29 @@ def test_members_are_added_and_changed(
     assert owned.people.remove("ann") == MemberChange("ann", 0)
     with pytest.raises(PermissionDeniedError, match="olga is the only owner"):
         owned.people.remove("olga")
+
+
+def test_a_promise_is_made_over_the_network(campaign: RemoteCampaign) -> None:
+    with pytest.raises(InputError, match="There is no model yet"):
+        campaign.finish.look()
+    for number in range(12):
+        campaign.tell(f"t{number}", ("spam", "ham")[number % 2])
+    campaign.train()
+    campaign.tell("t12", "spam")
+    with pytest.raises(InputError, match=r"1 answer is newer than model \d+: train first"):
+        campaign.finish.start()
+    campaign.train()
+
+    plan = campaign.finish.look()
+    assert isinstance(plan, FinishReport)
+    assert (plan.is_started, plan.items) == (False, 108)
+    started = campaign.finish.start(error=0.1, draws=30)
+    assert (started.is_started, started.waiting_draws, started.error) == (True, 30, 0.1)
+    assert campaign.finish.start(error=0.1, draws=30) == campaign.finish.look(), "sent again"
+    assert campaign.finish.draw(5).waiting_draws == 5
+    with pytest.raises(InputError, match="There is nothing to certify"):
+        campaign.finish.certify()
+    assert campaign.finish.certificates() == []
 
 
 def test_a_folder_of_images_is_unpacked(

@@ -35,8 +35,8 @@ TRAIN = "import sys; from teeter.campaigns import Campaign; Campaign.open(sys.ar
 TABLE_TASKS = {
     "opening, with the start of Python": "pass",
     "20 items and an answer to each": "for q in campaign.ask(20): campaign.tell(q.item, 'a')",
-    "first look at Progress": "campaign.status(); campaign.finish()",
-    "second look at Progress": "campaign.status(); campaign.finish()",
+    "first look at Progress": "campaign.status(); campaign.finish.look()",
+    "second look at Progress": "campaign.status(); campaign.finish.look()",
     "export as CSV": "campaign.export(sys.argv[1] + '.csv')",
     "export as Parquet": "campaign.export(sys.argv[1] + '.parquet')",
 }

@@ -34,10 +34,12 @@ from teeter.campaigns.records import (
     Agreement,
     AnnotatorStats,
     AnswerReceipt,
+    Certificate,
     ClassDescription,
     ClassInfo,
     Decision,
     EncodingResult,
+    FinishReport,
     ImportResult,
     ItemDetails,
     ItemFilter,
@@ -141,6 +143,7 @@ class RemoteCampaign:
         self.people = RemotePeople(self)
         self.review = RemoteReview(self)
         self.suggestions = RemoteSuggestions(self)
+        self.finish = RemoteFinish(self)
 
     def _get(self, path: str, **query: Any) -> Any:
         return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
@@ -588,6 +591,49 @@ class RemoteSuggestions:
     def remove(self, name: str) -> None:
         """Remove a source and all its suggestions."""
         self._campaign._post("/sources/remove", {"name": name})
+
+
+class RemoteFinish:
+    """The promise of a campaign on a server, and its certificates."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def look(self) -> FinishReport:
+        """Return which items the model may label, with a promise of how many labels are wrong."""
+        return _read(FinishReport, self._campaign._get("/finish"))
+
+    def start(
+        self,
+        error: float = 0.05,
+        confidence: float = 0.95,
+        *,
+        per_class: bool = False,
+        draws: int | None = None,
+    ) -> FinishReport:
+        """Freeze the newest model, and ask about random items next.
+
+        Raises:
+            InputError: If there are answers that the model does not know: call ``train`` first.
+        """
+        body = {"error": error, "confidence": confidence, "per_class": per_class, "draws": draws}
+        return _read(FinishReport, self._campaign._post("/finish", body))
+
+    def draw(self, count: int) -> FinishReport:
+        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks."""
+        return _read(FinishReport, self._campaign._post("/finish/draws", {"count": count}))
+
+    def certify(self) -> Certificate:
+        """Write down what is promised now. Exports then include the model's labels."""
+        return _read(Certificate, self._campaign._post("/finish/certificates", {}))
+
+    def certificate(self, id: str) -> Certificate:
+        """Return a certificate by its id."""
+        return _read(Certificate, self._campaign._get(f"/finish/certificates/{quote(id)}"))
+
+    def certificates(self) -> list[Certificate]:
+        """Return all certificates, oldest first."""
+        return _read(list[Certificate], self._campaign._get("/finish/certificates"))
 
 
 class _Server:

@@ -80,7 +80,7 @@ class FormReader(HTMLParser):
             self.place = None
 
 
-@pytest.mark.parametrize("page", ["team", "classes"])
+@pytest.mark.parametrize("page", ["team", "classes", "progress"])
 def test_forms_send_what_rest_takes(tmp_path: Path, page: str) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 20)
     campaign = Campaign.open(file)

@@ -33,15 +33,8 @@ from teeter.campaigns.classes import (
 )
 from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.export.rows import ExportRows
-from teeter.campaigns.finish.certificate import certified_labels, certify_finish
-from teeter.campaigns.finish.promise import PromiseTerms
-from teeter.campaigns.finish.report import (
-    FinishReport,
-    choose_terms,
-    look,
-    request_draws,
-    start_finish,
-)
+from teeter.campaigns.finish.certificate import certified_labels
+from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.columns import (
@@ -105,7 +98,6 @@ from teeter.campaigns.store import (
     Database,
     Pick,
     Reading,
-    StoredCertificate,
     Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
@@ -166,6 +158,7 @@ class Campaign:
         self.classes = Classes(self.store)
         self.items = Items(self.store, self.review)
         self.suggestions = Suggestions(self)
+        self.finish = Finish(self)
         self.imported = ImportResult()
         """What ``make`` brought in."""
         self._state_reader = RoundStateReader(self.store)
@@ -911,112 +904,6 @@ class Campaign:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
         return self.classifier().label(contents, progress)
-
-    # Finishing
-
-    def finish(
-        self,
-        error: float | None = None,
-        confidence: float | None = None,
-        per_class: bool | None = None,
-    ) -> FinishReport:
-        """Return which items the model may label, with a promise of how many labels are wrong.
-
-        Before ``start_finish`` was called, it returns a plan: how many random labels would let the
-        model label how many items. It may be called at any time, as often as you like.
-
-        Args:
-            error: the share of wrong labels that is allowed. By default that of the promise that
-                was started, or else 0.05.
-            confidence: the probability with which the promise is kept. By default that of the
-                promise that was started, or else 0.95.
-            per_class: whether to promise it for each predicted class.
-
-        Raises:
-            InputError: there is no model yet, or a promise with other values was started.
-        """
-        with self.reading() as view:
-            terms = choose_terms(
-                view,
-                error=error,
-                confidence=confidence,
-                per_class=per_class,
-            )
-            return look(view, terms)
-
-    def start_finish(
-        self,
-        error: float = 0.05,
-        confidence: float = 0.95,
-        *,
-        per_class: bool = False,
-        draws: int | None = None,
-        who: str = DEFAULT_ANNOTATOR,
-    ) -> FinishReport:
-        """Freeze a model that is to label the rest, and ask about random items next.
-
-        The model is trained again first if there are answers that it does not know. It is frozen as
-        it is: later labels train later models and are not lost, but do not change this one. A call
-        with other terms, or after a change, is a new attempt, which needs more random labels than
-        the one before it. A call that finds nothing new returns the promise that was started.
-
-        Args:
-            error: the share of wrong labels that is allowed.
-            confidence: the probability with which the promise is kept.
-            per_class: whether to promise it for each predicted class.
-            draws: how many random items to ask about next; None for the plan's first number.
-            who: the name for the history.
-
-        Raises:
-            InputError: fewer than two classes have labels, or too few items are left.
-        """
-        terms = PromiseTerms(error, confidence, per_class)
-        with self.reading() as view:
-            newer_answers = view.answers.count_since_newest_model()
-            has_model = view.models.newest_version() > 0
-        if newer_answers or not has_model:
-            self.train(who=who)
-
-        with self.writing() as change:
-            return start_finish(change, terms, who=who, draws=draws)
-
-    def request_draws(self, count: int, *, who: str = DEFAULT_ANNOTATOR) -> FinishReport:
-        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
-
-        Raises:
-            InputError: ``start_finish`` was not called yet.
-        """
-        with self.writing() as change:
-            return request_draws(change, count, who=who)
-
-    def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
-        """Write down what is promised now. Exports then include the model's labels.
-
-        Returns:
-            The certificate. A second call returns the same one while nothing has changed.
-
-        Raises:
-            InputError: nothing is promised yet.
-        """
-        with self.writing() as change:
-            return certify_finish(change, campaign=self.name, who=who)
-
-    def certificate_note(self) -> str | None:
-        """Return a sentence about the labels that the model gives under a certificate.
-
-        It says how many of them are wrong at most. If the newest certificate no longer holds, it
-        says why: exports then leave the model's labels out. None if nothing was certified, or if
-        people labelled everything.
-        """
-        with self.reading() as view:
-            snapshot = self.review.snapshot(view)
-            _, note = certified_labels(view, snapshot)
-        return note
-
-    def certificates(self) -> list[StoredCertificate]:
-        """Return all certificates, oldest first."""
-        with self.reading() as view:
-            return view.finishes.certificates()
 
     # Reviewing
 

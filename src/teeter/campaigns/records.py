@@ -23,17 +23,22 @@ __all__ = [
     "AnswerKind",
     "AnswerReceipt",
     "CampaignProgress",
+    "Certificate",
     "ChangedPrediction",
     "ClassDescription",
     "ClassInfo",
+    "ClassShare",
     "ClassifierKind",
     "ColumnFilter",
     "ColumnType",
     "ConsensusMethod",
+    "CoveragePoint",
     "Decision",
     "EncoderComparison",
     "EncodingResult",
     "Explanation",
+    "FinishReport",
+    "GroupPromise",
     "HistoryPage",
     "ImportResult",
     "ItemColumns",
@@ -56,10 +61,12 @@ __all__ = [
     "Permission",
     "PickArm",
     "PickState",
+    "PlannedStep",
     "PredictionImport",
     "Question",
     "QuestionsReady",
     "RecentAnswer",
+    "ReliabilityBin",
     "Role",
     "ShownColumn",
     "ShownPick",
@@ -932,3 +939,133 @@ class PredictionImport:
     """Items of the campaign without a prediction of this source."""
     sentences: list[str] = field(default_factory=list)
     """What became of them, for people."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """What so many more random labels are likely to be worth."""
+
+    labels: int
+    """Further items to draw at random from the whole set and to label."""
+    items: int
+    """Items that the model could then label."""
+    coverage: float
+    """Their share of the items that no person has labelled."""
+    expected_error: float
+    """The share of wrong labels that is expected among them."""
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Items with similar confidence, and the share of them that the model labels right."""
+
+    confidence: float
+    """The mean confidence."""
+    right: float
+    low: float
+    """The 95 % confidence interval of the share, Wilson's."""
+    high: float
+    items: int
+
+
+@dataclass(frozen=True)
+class ClassShare:
+    """The share of a class in the pool, with its 95 % confidence interval."""
+
+    label: str
+    share: float
+    low: float
+    high: float
+    predicted: float
+    """The share without the correction: what people and the model say together."""
+
+
+@dataclass(frozen=True)
+class GroupPromise:
+    """What is promised about all items, or about those of one predicted class."""
+
+    label: str | None
+    """The predicted class; None for all items."""
+    items: int
+    """How many items the model may label now; 0 without a promise, or if none is left."""
+    threshold: float | None
+    """The promise is about items of at least this confidence; None without a promise."""
+    counted: int
+    """How many items the promise counts: more than ``items`` if people labelled some of them since.
+    """
+    limit: int
+    """At most so many of the counted items are labelled wrong by the model."""
+    drawn: int
+    """Items of the chosen step, or of the group without a promise, that were drawn and answered."""
+    wrong: int
+    """How many of those the model labels wrong."""
+    left: int
+    """How many items of the group no person has labelled."""
+
+
+@dataclass(frozen=True)
+class CoveragePoint:
+    """How much the model could label after so many draws."""
+
+    draws: int
+    coverage: float
+
+
+@dataclass(frozen=True)
+class FinishReport:
+    """What a frozen model may label, and what is known of it."""
+
+    is_started: bool
+    """False if the model is only looked at as if it were frozen now."""
+    attempt: int
+    started: str
+    model_version: int
+    checksum: str
+    error: float
+    confidence: float
+    per_class: bool
+    attempt_confidence: float
+    """What this attempt may spend of the confidence: later attempts have less."""
+    items: int
+    """Items of the set: without a label when the model was trained."""
+    draws: int
+    """Random items that were answered, one after the other."""
+    wrong: int
+    """How many of them the model labels wrong."""
+    asked_draws: int
+    """Draws that are asked before the strategy picks again."""
+    left: int
+    """Items of the set that no person has labelled."""
+    covered: int
+    """How many of them the model may label."""
+    promises: tuple[GroupPromise, ...]
+    plan: tuple[PlannedStep, ...]
+    curve: tuple[CoveragePoint, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    class_shares: tuple[ClassShare, ...]
+    share_items: int
+    """Items that the shares of the classes are about: those of the set, and labelled ones."""
+    share_left_out: int
+    """Other items of the campaign: added later, set aside, or unreadable."""
+    coverage: float = 0.0
+    """The share of the items left that the model may label."""
+    waiting_draws: int = 0
+    """How many draws are still to be answered."""
+    certificate: str | None = None
+    """The id of the newest certificate of this promise."""
+    sentences: list[str] = field(default_factory=list)
+    """What the report says, for people."""
+    shares_note: str = ""
+    """What the shares of the classes are about, as a sentence."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A promise at the moment in which it was written down."""
+
+    id: str
+    issued: str
+    content: dict[str, Any]
+    """Everything that it says."""
+    attempt: int
+    """The number of the attempt that it belongs to."""

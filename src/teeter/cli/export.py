@@ -28,7 +28,7 @@ from teeter.cli.output import (
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.finish.report import FinishReport
+    from teeter.campaigns.records import FinishReport
     from teeter.classifier import Classifier
 
 __all__ = ["export", "export_model", "finish", "predict"]
@@ -93,7 +93,7 @@ def export(
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
         # No one can see in a file that its predictions are older than its labels.
-        notes = [opened.certificate_note(), opened.prediction_note()]
+        notes = [opened.finish.note(), opened.prediction_note()]
 
     have = "has" if labelled == 1 else "have"
     typer.echo(f"Wrote {out}: {labelled:,} of {pluralize(count, 'item')} {have} a label.")
@@ -337,7 +337,7 @@ def finish(
 
         with spinner("Training" if start else "Reading"):
             if start:
-                report = opened.start_finish(
+                report = opened.finish.start(
                     0.05 if error_share is None else error_share,
                     0.95 if confidence_share is None else confidence_share,
                     per_class=per_class,
@@ -345,12 +345,12 @@ def finish(
                     who=annotator,
                 )
             elif ask is not None:
-                report = opened.request_draws(ask, who=annotator)
+                report = opened.finish.draw(ask, who=annotator)
             else:
-                report = opened.finish(error_share, confidence_share, per_class or None)
+                report = opened.finish.look(error_share, confidence_share, per_class or None)
             issued = None
             if certificate is not None:
-                issued = opened.certify(who=annotator)
+                issued = opened.finish.certify(who=annotator)
 
     if issued is not None and certificate is not None:
         _write_certificate(issued.content, certificate)
@@ -361,7 +361,7 @@ def finish(
 
     _print_report(report)
     if issued is not None:
-        typer.echo(f"Wrote certificate {issued.code} to {certificate}.")
+        typer.echo(f"Wrote certificate {issued.id} to {certificate}.")
     elif not report.is_started:
         options = _repeat_terms(error, confidence, per_class=per_class)
         typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)}{options} --start")
@@ -425,7 +425,7 @@ def _write_certificate(content: dict[str, object], path: Path) -> None:
 
 
 def _print_report(report: FinishReport) -> None:
-    for sentence in report.describe():
+    for sentence in report.sentences:
         echo_wrapped(sentence)
 
     if report.per_class:
@@ -455,7 +455,7 @@ def _print_report(report: FinishReport) -> None:
             for share in report.class_shares
         ]
         print_table(["class", "share of items", "95% interval"], rows)
-        echo_wrapped(report.describe_shares())
+        echo_wrapped(report.shares_note)
 
     if report.is_started:
         drawn = pluralize(report.draws, "random item")

@@ -11,8 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
 
-from teeter.campaigns.finish.estimates import ReliabilityBin
-from teeter.campaigns.finish.report import CoveragePoint
+from teeter.campaigns.records import CoveragePoint, ReliabilityBin
 
 __all__ = [
     "AccuracyPoint",

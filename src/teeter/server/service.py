@@ -8,10 +8,6 @@ from pathlib import Path
 from unicodedata import combining, normalize
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.finish.report import FinishReport, look
-from teeter.campaigns.store import Reading
-from teeter.campaigns.store.caching import cached_by
-from teeter.errors import InputError
 
 __all__ = [
     "CampaignService",
@@ -64,19 +60,3 @@ class CampaignService:
         self.campaign = Campaign.open(location)
         # Shorter than the default: people should see at once that an answer is not saved.
         self.campaign.database.write_timeout = _WRITE_TIMEOUT
-
-    def _newest_change(self, view: Reading) -> int:
-        """Return a number that changes with every answer, decision and setting."""
-        return view.history.newest_row_id()
-
-    @cached_by(_newest_change)
-    def look_at_finish(self, view: Reading) -> FinishReport | InputError:
-        """Return what the model may label, or why there is nothing to look at.
-
-        An error is returned rather than raised, so that it is remembered like a report.
-        """
-        snapshot = self.campaign.review.snapshot(view)
-        try:
-            return look(view, snapshot=snapshot)
-        except InputError as error:
-            return error

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from teeter.campaigns.finish.estimates import ClassShare, estimate_class_shares
+from teeter.campaigns.finish.estimates import estimate_class_shares
+from teeter.campaigns.records import ClassShare
 
 CLASSES = ("no", "yes")
 NOTHING = np.zeros(0, dtype=np.int64)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from teeter.campaigns.finish.estimates import PlannedStep, plan_labels
+from teeter.campaigns.finish.estimates import plan_labels
 from teeter.campaigns.finish.promise import (
     FrozenSet,
     Outcomes,
@@ -11,6 +11,7 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     make_steps,
 )
+from teeter.campaigns.records import PlannedStep
 
 TERMS = PromiseTerms()
 LEVEL = 0.04

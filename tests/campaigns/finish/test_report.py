@@ -16,7 +16,8 @@ from campaigns.finish.small_campaigns import (
 )
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
-from teeter.campaigns.finish.report import GroupPromise, wrong_share
+from teeter.campaigns.finish.report import describe_error, wrong_share
+from teeter.campaigns.records import GroupPromise
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError
@@ -51,7 +52,7 @@ def answered_template(
     path = tmp_path_factory.mktemp("answered") / "small.teeter"
     shutil.copy(template, path)
     campaign = Campaign.open(path)
-    campaign.start_finish()
+    campaign.finish.start()
     answer_draws(campaign, items)
     campaign.database.close()
     return path
@@ -83,12 +84,12 @@ def other_label(items: KnownItems, item: str) -> str:
 def test_a_campaign_is_finished_by_its_model(
     campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
-    plan = campaign.finish()
+    plan = campaign.finish.look()
     assert not plan.is_started
     assert plan.covered == 0
     assert plan.plan
 
-    started = campaign.start_finish()
+    started = campaign.finish.start()
     assert started.is_started
     assert started.waiting_draws == started.asked_draws == plan.plan[0].labels
 
@@ -98,21 +99,21 @@ def test_a_campaign_is_finished_by_its_model(
     # The draws are over, so the strategy picks again.
     assert "picked" in {question.arm for question in campaign.ask(10)}
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert report.wrong == 0
     assert report.draws == started.asked_draws
     assert report.coverage == 1
-    assert report.describe()[0].startswith("You can stop now for 100% of the items")
+    assert report.sentences[0].startswith("You can stop now for 100% of the items")
 
-    certificate = campaign.certify()
-    assert campaign.certify() == certificate
+    certificate = campaign.finish.certify()
+    assert campaign.finish.certify() == certificate
     rows = read_export(campaign, tmp_path)
     by_model = [row for row in rows.values() if row["labelled_by"] == "model"]
     assert len(by_model) == report.covered
     for row in by_model:
         assert row["label"] == ""
         assert row["final_label"] == row["predicted"] == items.label(row["id"])
-        assert row["certificate"] == certificate.code
+        assert row["certificate"] == certificate.id
     by_person = [row for row in rows.values() if row["labelled_by"] == "person"]
     assert len(by_person) + len(by_model) == len(rows)
     assert all(row["final_label"] == row["label"] for row in by_person)
@@ -122,9 +123,9 @@ def test_without_a_model_there_is_nothing_to_promise(tmp_path: Path, items: Know
     campaign = make_campaign(tmp_path, items)
 
     with pytest.raises(InputError, match="no model yet"):
-        campaign.finish()
+        campaign.finish.look()
     with pytest.raises(InputError, match="No item has a label yet"):
-        campaign.start_finish()
+        campaign.finish.start()
 
 
 def test_labels_of_one_class_are_not_enough(tmp_path: Path, items: KnownItems) -> None:
@@ -133,7 +134,7 @@ def test_labels_of_one_class_are_not_enough(tmp_path: Path, items: KnownItems) -
         campaign.tell(question.item, "ant")
 
     with pytest.raises(InputError, match="only 1 of 2 classes"):
-        campaign.start_finish()
+        campaign.finish.start()
 
 
 def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="items without a label, and this campaign has 10: label the rest"
     ):
-        campaign.start_finish()
+        campaign.finish.start()
 
 
 @pytest.mark.slow
@@ -153,53 +154,53 @@ def test_a_model_that_errs_too_often_promises_nothing(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, blurred)
     label_batches(campaign, blurred, 2, size=20)
 
-    campaign.start_finish(draws=150)
+    campaign.finish.start(draws=150)
     answer_draws(campaign, blurred)
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert report.covered == 0
     assert report.class_shares
-    assert "150 random labels do not show" in report.describe()[0]
+    assert "150 random labels do not show" in report.sentences[0]
     with pytest.raises(InputError, match="nothing to certify"):
-        campaign.certify()
+        campaign.finish.certify()
 
 
 def test_a_looser_promise_cannot_be_tried_on_the_same_draws(campaign: Campaign) -> None:
-    campaign.start_finish(error=0.02)
+    campaign.finish.start(error=0.02)
 
-    assert campaign.finish().error == 0.02
-    assert campaign.finish(error=0.02).error == 0.02
+    assert campaign.finish.look().error == 0.02
+    assert campaign.finish.look(error=0.02).error == 0.02
     # What is not given is that of the promise.
-    assert campaign.finish(confidence=0.95).error == 0.02
+    assert campaign.finish.look(confidence=0.95).error == 0.02
     with pytest.raises(InputError, match=r"an error of 0\.02 .* was started"):
-        campaign.finish(error=0.1)
+        campaign.finish.look(error=0.1)
 
 
 def test_an_error_of_zero_is_not_the_default(campaign: Campaign) -> None:
     with pytest.raises(InputError, match="error is 0: the share of wrong labels"):
-        campaign.finish(0)
+        campaign.finish.look(0)
 
 
 def test_an_error_that_no_number_of_labels_could_show_is_refused(campaign: Campaign) -> None:
     with pytest.raises(InputError, match=r"must be at least 0\.0001 and below 0\.5"):
-        campaign.start_finish(error=5e-324)
+        campaign.finish.start(error=5e-324)
 
 
 def test_promises_are_not_rounded(campaign: Campaign) -> None:
     report = replace(
-        campaign.finish(error=0.0025, confidence=0.999),
+        campaign.finish.look(error=0.0025, confidence=0.999),
         covered=1,
         promises=(GroupPromise(None, 1, 0.9, 1, 0, 1, 0, 1),),
     )
 
-    assert "With 99.9% confidence, at most 0.25% of its labels are wrong" in report.describe_error()
+    assert "With 99.9% confidence, at most 0.25% of its labels are wrong" in describe_error(report)
 
 
 def test_a_second_attempt_has_less_to_spend(campaign: Campaign, items: KnownItems) -> None:
-    first = campaign.start_finish()
+    first = campaign.finish.start()
     (question,) = campaign.ask(1)
     campaign.tell(question.item, items.label(question.item))
-    second = campaign.start_finish()
+    second = campaign.finish.start()
 
     assert (first.attempt, second.attempt) == (1, 2)
     assert second.attempt_confidence > first.attempt_confidence
@@ -207,38 +208,38 @@ def test_a_second_attempt_has_less_to_spend(campaign: Campaign, items: KnownItem
 
 
 def test_a_promise_that_is_started_again_spends_nothing(campaign: Campaign) -> None:
-    first = campaign.start_finish(draws=10)
+    first = campaign.finish.start(draws=10)
     lines = len(campaign.history())
 
-    repeated = campaign.start_finish(draws=10)
+    repeated = campaign.finish.start(draws=10)
     assert (repeated.attempt, repeated.waiting_draws) == (1, first.waiting_draws)
-    assert campaign.request_draws(10).waiting_draws == first.waiting_draws
+    assert campaign.finish.draw(10).waiting_draws == first.waiting_draws
     assert len(campaign.history()) == lines
 
-    assert campaign.start_finish(error=0.1).attempt == 2, "other terms are another promise"
+    assert campaign.finish.start(error=0.1).attempt == 2, "other terms are another promise"
 
 
 def test_draws_count_in_their_order_only(campaign: Campaign, items: KnownItems) -> None:
-    campaign.start_finish(draws=10)
+    campaign.finish.start(draws=10)
     questions = [question.item for question in campaign.ask(10)]
 
     for item in questions[1:]:
         campaign.tell(item, items.label(item))
-    assert campaign.finish().draws == 0
+    assert campaign.finish.look().draws == 0
 
     campaign.tell(questions[0], items.label(questions[0]))
-    assert campaign.finish().draws == 10
+    assert campaign.finish.look().draws == 10
 
 
 @pytest.mark.parametrize("kind", ["unsure", "flag", "skip", "withdraw"])
 def test_draws_without_a_label_count_as_wrong(
     campaign: Campaign, items: KnownItems, kind: str
 ) -> None:
-    campaign.start_finish(draws=10)
+    campaign.finish.start(draws=10)
     first, *rest = [question.item for question in campaign.ask(10)]
     for item in rest:
         campaign.tell(item, items.label(item))
-    left_before = campaign.finish().left
+    left_before = campaign.finish.look().left
 
     answers = {"unsure": campaign.mark_unsure, "flag": campaign.flag, "skip": campaign.skip}
     if kind == "withdraw":
@@ -246,7 +247,7 @@ def test_draws_without_a_label_count_as_wrong(
     else:
         answers[kind](first)
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert (report.draws, report.wrong) == (10, 1)
     # A skipped item is still to be labelled, by a person or by the model.
     assert report.left == left_before - (kind != "skip")
@@ -258,17 +259,17 @@ def test_a_certificate_ends_with_the_labels_that_it_rests_on(
 ) -> None:
     campaign = answered_campaign
     drawn = first_draws(campaign, 40)
-    assert campaign.certificate_note() is None
-    campaign.certify()
-    note = str(campaign.certificate_note())
+    assert campaign.finish.note() is None
+    campaign.finish.certify()
+    note = str(campaign.finish.note())
     assert "more items are labelled by the model" in note
     assert "with 95% confidence, at most 16 of the" in note
 
     for item in drawn:
         campaign.tell(item, other_label(items, item))
 
-    assert campaign.finish().wrong == 40
-    assert "is refuted: people have found 40 wrong labels" in str(campaign.certificate_note())
+    assert campaign.finish.look().wrong == 40
+    assert "is refuted: people have found 40 wrong labels" in str(campaign.finish.note())
     rows = read_export(campaign, tmp_path)
     assert {row["labelled_by"] for row in rows.values()} == {"person", "undecided"}
 
@@ -278,44 +279,44 @@ def test_a_certificate_needs_the_draws_that_it_rests_on(
 ) -> None:
     campaign = answered_campaign
     drawn = first_draws(campaign, 20)
-    campaign.certify()
+    campaign.finish.certify()
 
     # Within the limit of 16, but too many for so few draws.
     for item in drawn[:16]:
         campaign.tell(item, other_label(items, item))
 
-    assert "labels that it rests on were changed" in str(campaign.certificate_note())
+    assert "labels that it rests on were changed" in str(campaign.finish.note())
 
 
 def test_a_certificate_stays_true_when_people_label_the_rest(
     answered_campaign: Campaign, items: KnownItems
 ) -> None:
     campaign = answered_campaign
-    campaign.certify()
+    campaign.finish.certify()
 
     labelled = campaign.labels()
     for k in range(len(items.truth)):
         if str(k) not in labelled:
             campaign.tell(str(k), items.label(str(k)))
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert (report.left, report.covered) == (0, 0)
     assert report.promises[0].threshold is not None
-    assert report.describe() == ["Every item has a label."]
-    assert campaign.certificate_note() is None
+    assert report.sentences == ["Every item has a label."]
+    assert campaign.finish.note() is None
 
 
 def test_items_that_are_added_later_are_not_promised(
     answered_campaign: Campaign, tmp_path: Path
 ) -> None:
     campaign = answered_campaign
-    campaign.certify()
+    campaign.finish.certify()
 
     campaign.add([{"id": "new", "features": [9.0, 1.0, 1.0, 1.0]}])
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert (report.share_items, report.share_left_out) == (400, 1)
-    assert "The shares refer to 400 items; 1 is left out." in report.describe_shares()
+    assert "The shares refer to 400 items; 1 is left out." in report.shares_note
     rows = read_export(campaign, tmp_path)
     assert rows["new"]["labelled_by"] == "undecided"
     assert rows["new"]["certificate"] == ""
@@ -324,12 +325,12 @@ def test_items_that_are_added_later_are_not_promised(
 def test_labels_of_a_class_that_is_added_later_are_errors(
     campaign: Campaign, items: KnownItems
 ) -> None:
-    campaign.start_finish(draws=10)
+    campaign.finish.start(draws=10)
     campaign.classes.add("cat")
     for question in campaign.ask(10):
         campaign.tell(question.item, "cat")
 
-    assert campaign.finish().wrong == 10
+    assert campaign.finish.look().wrong == 10
 
 
 @pytest.mark.slow
@@ -343,14 +344,14 @@ def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
     for k in range(40):
         campaign.tell(str(k), CLASSES[k % 2])
 
-    report = campaign.start_finish(error=0.1)
+    report = campaign.finish.start(error=0.1)
     # A duplicate is not drawn beside its item, where it would count twice.
     assert report.items == 260
     with campaign.reading() as view:
         draws = view.finishes.drawn_items()
     for item in draws:
         campaign.tell(item, CLASSES[int(item) % 2])
-    campaign.certify()
+    campaign.finish.certify()
 
     rows = read_export(campaign, tmp_path)
     assert {row["labelled_by"] for row in rows.values()} == {"person", "model"}
@@ -367,14 +368,14 @@ def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems)
     for k in range(40):
         campaign.tell(str(k), items.label(str(k)))
 
-    report = campaign.start_finish()
+    report = campaign.finish.start()
     with campaign.reading() as view:
         draws = view.finishes.drawn_items()
     for item in draws:
         campaign.tell(item, items.label(item.removeprefix("copy ")))
 
     assert report.items == 760
-    assert campaign.finish().coverage == 1
+    assert campaign.finish.look().coverage == 1
 
 
 @pytest.mark.slow
@@ -387,11 +388,11 @@ def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownIte
     campaign.train()
 
     # What the control items show is seen after the terms are chosen, not before.
-    plan = campaign.finish(error=0.1)
+    plan = campaign.finish.look(error=0.1)
     assert (plan.draws, plan.covered) == (0, 0)
-    assert "since model 1 already count as random labels" in plan.describe()[-1]
+    assert "since model 1 already count as random labels" in plan.sentences[-1]
 
-    report = campaign.start_finish(error=0.1)
+    report = campaign.finish.start(error=0.1)
     # The first model was tested by the control items after it, the second by none.
     assert report.model_version == 1
     assert report.draws >= plan.asked_draws > 100
@@ -406,13 +407,13 @@ def test_past_control_items_have_a_smaller_share_of_the_error(
 ) -> None:
     campaign = make_campaign(tmp_path, items, control=0.9)
     label_batches(campaign, items, 1, size=20)
-    with_new_draws = campaign.finish(error=0.1)
+    with_new_draws = campaign.finish.look(error=0.1)
     for _ in range(10):
         for question in campaign.ask(20):
             campaign.tell(question.item, items.label(question.item))
     campaign.train()
 
-    with_past_controls = campaign.finish(error=0.1)
+    with_past_controls = campaign.finish.look(error=0.1)
 
     assert with_past_controls.attempt_confidence > with_new_draws.attempt_confidence
 
@@ -422,7 +423,7 @@ def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     campaign = make_campaign(tmp_path, items, control=0.0)
     label_batches(campaign, items, 6, size=20)
 
-    assert campaign.finish().draws == 0
+    assert campaign.finish.look().draws == 0
 
 
 @pytest.mark.slow
@@ -431,15 +432,15 @@ def test_audit_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     campaign = make_campaign(tmp_path, items, control=0.0, audit=100)
     label_batches(campaign, items, 6, size=20)
 
-    assert campaign.finish().draws == 0
+    assert campaign.finish.look().draws == 0
 
 
 @pytest.mark.slow
 def test_a_promise_for_each_class(campaign: Campaign, items: KnownItems) -> None:
-    campaign.start_finish(per_class=True, draws=320)
+    campaign.finish.start(per_class=True, draws=320)
     answer_draws(campaign, items)
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert [promise.label for promise in report.promises] == ["ant", "bee"]
     assert all(promise.items > 0 for promise in report.promises)
     assert sum(promise.items for promise in report.promises) == report.covered
@@ -449,21 +450,21 @@ def test_a_promise_for_each_class(campaign: Campaign, items: KnownItems) -> None
 def test_a_promise_survives_renamed_classes_and_withdrawn_items(
     campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
-    campaign.start_finish(per_class=True, draws=320)
+    campaign.finish.start(per_class=True, draws=320)
     answer_draws(campaign, items)
-    certificate = campaign.certify()
+    certificate = campaign.finish.certify()
     before = read_export(campaign, tmp_path)
     by_model = [item for item, row in before.items() if row["labelled_by"] == "model"]
 
     campaign.classes.rename("ant", "termite")
     campaign.items.withdraw(by_model[:1])
 
-    report = campaign.finish()
+    report = campaign.finish.look()
     assert [promise.label for promise in report.promises] == ["termite", "bee"]
     after = read_export(campaign, tmp_path)
     assert after[by_model[0]]["labelled_by"] == "undecided"
     for item in by_model[1:]:
-        assert after[item]["certificate"] == certificate.code
+        assert after[item]["certificate"] == certificate.id
         assert after[item]["final_label"] == before[item]["final_label"].replace("ant", "termite")
     with pytest.raises(InputError, match=r"The promise of .* rests on"):
         campaign.items.change(by_model[1], features=[0.0] * len(items.features[0]))
@@ -472,10 +473,10 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
 def test_labels_of_the_draws_correct_the_class_shares(
     campaign: Campaign, items: KnownItems
 ) -> None:
-    campaign.start_finish(draws=100)
+    campaign.finish.start(draws=100)
     answer_draws(campaign, items)
 
-    shares = {share.label: share for share in campaign.finish().class_shares}
+    shares = {share.label: share for share in campaign.finish.look().class_shares}
 
     truth = float((items.truth == 0).mean())
     assert shares["ant"].low <= truth <= shares["ant"].high
@@ -483,50 +484,50 @@ def test_labels_of_the_draws_correct_the_class_shares(
 
 
 def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
-    campaign.start_finish(draws=0)
+    campaign.finish.start(draws=0)
     assert "finish" not in {question.arm for question in campaign.ask(5)}
 
     campaign.people.release()
-    campaign.request_draws(5)
+    campaign.finish.draw(5)
     assert {question.arm for question in campaign.ask(5)} == {"finish"}
     with pytest.raises(InputError, match="Cannot ask about -1 random items"):
-        campaign.request_draws(-1)
+        campaign.finish.draw(-1)
 
 
 def test_draws_need_a_promise(campaign: Campaign) -> None:
     with pytest.raises(InputError, match="No promise has been started yet"):
-        campaign.request_draws(5)
+        campaign.finish.draw(5)
     with pytest.raises(InputError, match="No promise has been started yet"):
-        campaign.certify()
+        campaign.finish.certify()
 
 
 @pytest.mark.slow
 def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: KnownItems) -> None:
-    campaign.start_finish(draws=250)
+    campaign.finish.start(draws=250)
     answer_draws(campaign, items)
 
-    report = campaign.finish()
+    report = campaign.finish.look()
 
     # Of 360 items, 36 are reserved for people. The promise cannot lose 250 right labels.
     promise = report.promises[0]
     assert promise.items == 110
     assert promise.counted > 300
     assert promise.limit <= 0.05 * promise.counted
-    assert f"for {promise.counted} items are wrong" in report.describe()[0]
-    assert f"People have since labelled {promise.counted - 110} of these" in report.describe()[0]
-    assert f"up to {wrong_share(promise.limit, 110)} of those" in report.describe()[0]
-    content = campaign.certify().content
+    assert f"for {promise.counted} items are wrong" in report.sentences[0]
+    assert f"People have since labelled {promise.counted - 110} of these" in report.sentences[0]
+    assert f"up to {wrong_share(promise.limit, 110)} of those" in report.sentences[0]
+    content = campaign.finish.certify().content
     assert content["wrong_labels_at_most"] == promise.limit
-    assert wrong_share(promise.limit, 110) in str(campaign.certificate_note())
+    assert wrong_share(promise.limit, 110) in str(campaign.finish.note())
 
 
 @pytest.mark.slow
 def test_copies_and_backups_keep_the_promise(
     campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
-    campaign.start_finish()
+    campaign.finish.start()
     answer_draws(campaign, items)
-    certificate = campaign.certify()
+    certificate = campaign.finish.certify()
 
     target = Database(tmp_path / "copy.teeter", create=True)
     copy_campaign(campaign.database, target, "small")
@@ -535,17 +536,17 @@ def test_copies_and_backups_keep_the_promise(
 
     for name in ("copy", "backup"):
         copied = Campaign.open(tmp_path / f"{name}.teeter")
-        assert copied.certificates() == [certificate]
-        assert copied.finish() == campaign.finish()
+        assert copied.finish.certificates() == [certificate]
+        assert copied.finish.look() == campaign.finish.look()
 
 
 @pytest.mark.slow
 def test_a_certificate_says_everything_and_fits_its_id(
     campaign: Campaign, items: KnownItems
 ) -> None:
-    campaign.start_finish()
+    campaign.finish.start()
     answer_draws(campaign, items)
-    content = campaign.certify().content
+    content = campaign.finish.certify().content
 
     assert content["id"] == certificate_id(content)
     assert certificate_id({**content, "wrong_draws": 1}) != content["id"]

@@ -147,8 +147,10 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
 
     promised = Campaign.open(path, "small")
     assert promised.status().items == 149  # and one that was withdrawn
-    assert promised.finish().is_started
-    assert [certificate.code for certificate in promised.certificates()] == ["8daf32924daee3fd"]
+    assert promised.finish.look().is_started
+    assert [certificate.id for certificate in promised.finish.certificates()] == [
+        "8daf32924daee3fd"
+    ]
     promised.database.close()
     described = Campaign.open(path, "letters")
     assert described.items.row("t3")["amount"] == 4.5

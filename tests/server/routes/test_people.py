@@ -30,6 +30,7 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("answer", "GET", f"{AT}/item?id=t1", None),
     ("answer", "GET", f"{AT}/progress", None),
     ("answer", "GET", f"{AT}/finish", None),
+    ("answer", "GET", f"{AT}/finish/certificates", None),
     ("answer", "GET", "/c/texts", None),
     ("answer", "GET", "/c/texts/progress", None),
     ("answer", "GET", "/c/texts/item?id=t1", None),
@@ -72,9 +73,6 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("manage", "POST", f"{AT}/finish", {"error": 0.05}),
     ("manage", "POST", f"{AT}/finish/draws", {"count": 1}),
     ("manage", "POST", f"{AT}/finish/certificates", None),
-    ("manage", "POST", "/c/texts/finish", None),
-    ("manage", "POST", "/c/texts/finish/draws", None),
-    ("manage", "POST", "/c/texts/finish/certificate", None),
     ("manage", "POST", "/c/texts/train", None),
     ("manage", "GET", "/new", None),
 ]

@@ -19,17 +19,18 @@ from teeter.base.wording import pluralize
 from teeter.campaigns.finish.frozen_model import load_finish
 from teeter.campaigns.finish.promise import StepResult
 from teeter.campaigns.finish.report import (
-    FinishReport,
     ItemAnswers,
+    describe_error,
     judge_groups,
     look,
+    newest_certificate,
     percent,
     wrong_share,
 )
+from teeter.campaigns.records import Certificate, FinishReport
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import (
     Reading,
-    StoredCertificate,
     Writing,
 )
 from teeter.errors import InputError
@@ -79,7 +80,7 @@ def make_certificate(
         InputError: nothing is promised.
     """
     if not report.covered:
-        raise InputError(f"There is nothing to certify. {' '.join(report.describe())}")
+        raise InputError(f"There is nothing to certify. {' '.join(report.sentences)}")
 
     content: dict[str, Any] = {
         "campaign": campaign,
@@ -98,10 +99,10 @@ def make_certificate(
         "items_left": report.left,
         "items_labelled_by_model": report.covered,
         "wrong_labels_at_most": sum(promise.limit for promise in report.promises if promise.items),
-        "promise": report.describe_error(),
+        "promise": describe_error(report),
         "promises": [asdict(promise) for promise in report.promises if promise.items],
         "class_shares": [asdict(share) for share in report.class_shares],
-        "class_shares_note": report.describe_shares(),
+        "class_shares_note": report.shares_note,
         "method": METHOD,
         "not_promised": list(NOT_PROMISED),
     }
@@ -254,7 +255,7 @@ def certify_finish(
     *,
     campaign: str,
     who: str,
-) -> StoredCertificate:
+) -> Certificate:
     """Write down what is promised now.
 
     Raises:
@@ -287,16 +288,6 @@ def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
         content["items_labelled_by_model"],
     )
     return now == then
-
-
-def newest_certificate(view: Reading) -> StoredCertificate | None:
-    """Return the newest certificate of the newest promise, or None."""
-    # A new attempt replaces the model, and the labels of the old one with it.
-    certificates = view.finishes.certificates()
-    attempt = view.finishes.count()
-    if not certificates or certificates[-1].finish != attempt:
-        return None
-    return certificates[-1]
 
 
 def certified_labels(
@@ -351,13 +342,13 @@ def certified_labels(
             is_labelled = item in answers.labels or item in answers.set_aside
             if confidence >= promise["threshold"] and not is_labelled:
                 label = classes[int(finish.frozen.predicted[row])]
-                labels[item] = CertifiedLabel(label, confidence, certificate.code)
+                labels[item] = CertifiedLabel(label, confidence, certificate.id)
     if not labels:
         return {}, None
 
     are = pluralize(len(labels), "more item is", "more items are")
     note = (
-        f"{are} labelled by the model, under certificate {certificate.code}: with "
+        f"{are} labelled by the model, under certificate {certificate.id}: with "
         f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
         f"items that the certificate counts are labelled wrong. If all of these are among the "
         f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
@@ -365,15 +356,15 @@ def certified_labels(
     return labels, note
 
 
-def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:
+def _explain_end(certificate: Certificate, result: StepResult) -> str:
     """Return why a certificate no longer holds, as a sentence."""
     if result.known_wrong > result.step.limit:
         return (
-            f"Certificate {certificate.code} is refuted: people have found {result.known_wrong:,} "
+            f"Certificate {certificate.id} is refuted: people have found {result.known_wrong:,} "
             f"wrong labels by the model, but the certificate allows only {result.step.limit:,}. "
             f"Train a new model, and start again."
         )
     return (
-        f"Certificate {certificate.code} no longer holds, because labels that it rests on were "
+        f"Certificate {certificate.id} no longer holds, because labels that it rests on were "
         "changed: certify again."
     )

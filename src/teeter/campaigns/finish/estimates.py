@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -21,11 +20,9 @@ import numpy.typing as npt
 from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.learning.stopping import wilson_interval
+from teeter.campaigns.records import ClassShare, PlannedStep, ReliabilityBin
 
 __all__ = [
-    "ClassShare",
-    "PlannedStep",
-    "ReliabilityBin",
     "estimate_class_shares",
     "measure_reliability",
     "plan_labels",
@@ -52,19 +49,6 @@ _CONFIDENCE_WORTH = 40.0
 """The expected errors count as much as so many drawn items: the confidences of a model may be off,
 and are believed less the more items are drawn.
 """
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """Items with similar confidence, and the share of them that the model labels right."""
-
-    confidence: float
-    """The mean confidence."""
-    right: float
-    low: float
-    """The 95 % confidence interval of the share, Wilson's."""
-    high: float
-    items: int
 
 
 def measure_reliability(confidences: Floats, is_right: Booleans) -> list[ReliabilityBin]:
@@ -95,18 +79,6 @@ def measure_reliability(confidences: Floats, is_right: Booleans) -> list[Reliabi
         low, high = wilson_interval(right, len(rows))
         bins.append(ReliabilityBin(float(confidences[rows].mean()), right, low, high, len(rows)))
     return bins
-
-
-@dataclass(frozen=True)
-class ClassShare:
-    """The share of a class in the pool, with its 95 % confidence interval."""
-
-    label: str
-    share: float
-    low: float
-    high: float
-    predicted: float
-    """The share without the correction: what people and the model say together."""
 
 
 def estimate_class_shares(
@@ -186,20 +158,6 @@ def _estimate_mean(
     widened = np.concatenate([residuals - residuals.mean(), [1.0, -1.0]])
     deviation = math.sqrt(float(np.square(widened).sum()) / len(widened) / len(residuals))
     return mean, deviation
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """What so many more random labels are likely to be worth."""
-
-    labels: int
-    """Further items to draw at random from the whole set and to label."""
-    items: int
-    """Items that the model could then label."""
-    coverage: float
-    """Their share of the items that no person has labelled."""
-    expected_error: float
-    """The share of wrong labels that is expected among them."""
 
 
 def plan_labels(

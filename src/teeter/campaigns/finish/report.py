@@ -15,9 +15,6 @@ import numpy.typing as npt
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.finish.estimates import (
-    ClassShare,
-    PlannedStep,
-    ReliabilityBin,
     estimate_class_shares,
     measure_reliability,
     plan_labels,
@@ -39,20 +36,26 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     trace_coverage,
 )
-from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    Certificate,
+    CoveragePoint,
+    FinishReport,
+    GroupPromise,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
 
 __all__ = [
-    "CoveragePoint",
-    "FinishReport",
-    "GroupPromise",
     "ItemAnswers",
     "choose_terms",
+    "describe_error",
     "judge_groups",
     "look",
     "look_at_finish",
+    "newest_certificate",
     "percent",
     "request_draws",
     "start_finish",
@@ -138,161 +141,97 @@ class ItemAnswers:
         return cls(kept_labels, frozenset(set_aside), frozenset(skipped - set_aside - set(labels)))
 
 
-@dataclass(frozen=True)
-class GroupPromise:
-    """What is promised about all items, or about those of one predicted class."""
-
-    label: str | None
-    """The predicted class; None for all items."""
-    items: int
-    """How many items the model may label now; 0 without a promise, or if none is left."""
-    threshold: float | None
-    """The promise is about items of at least this confidence; None without a promise."""
-    counted: int
-    """How many items the promise counts: more than ``items`` if people labelled some of them since.
-    """
-    limit: int
-    """At most so many of the counted items are labelled wrong by the model."""
-    drawn: int
-    """Items of the chosen step, or of the group without a promise, that were drawn and answered."""
-    wrong: int
-    """How many of those the model labels wrong."""
-    left: int
-    """How many items of the group no person has labelled."""
+def _complete(report: FinishReport) -> FinishReport:
+    """Return a report with everything that follows from its numbers."""
+    report = replace(
+        report,
+        coverage=report.covered / report.left if report.left else 0.0,
+        waiting_draws=max(0, report.asked_draws - report.draws),
+        shares_note=_describe_shares(report),
+    )
+    return replace(report, sentences=_describe(report))
 
 
-@dataclass(frozen=True)
-class CoveragePoint:
-    """How much the model could label after so many draws."""
+def _describe(report: FinishReport) -> list[str]:
+    """Return what the report says as sentences for people."""
+    if not report.left:
+        return ["Every item has a label."]
 
-    draws: int
-    coverage: float
-
-
-@dataclass(frozen=True)
-class FinishReport:
-    """What a frozen model may label, and what is known of it."""
-
-    is_started: bool
-    """False if the model is only looked at as if it were frozen now."""
-    attempt: int
-    started: str
-    model_version: int
-    checksum: str
-    error: float
-    confidence: float
-    per_class: bool
-    attempt_confidence: float
-    """What this attempt may spend of the confidence: later attempts have less."""
-    items: int
-    """Items of the set: without a label when the model was trained."""
-    draws: int
-    """Random items that were answered, one after the other."""
-    wrong: int
-    """How many of them the model labels wrong."""
-    asked_draws: int
-    """Draws that are asked before the strategy picks again."""
-    left: int
-    """Items of the set that no person has labelled."""
-    covered: int
-    """How many of them the model may label."""
-    promises: tuple[GroupPromise, ...]
-    plan: tuple[PlannedStep, ...]
-    curve: tuple[CoveragePoint, ...]
-    reliability: tuple[ReliabilityBin, ...]
-    class_shares: tuple[ClassShare, ...]
-    share_items: int
-    """Items that the shares of the classes are about: those of the set, and labelled ones."""
-    share_left_out: int
-    """Other items of the campaign: added later, set aside, or unreadable."""
-
-    @property
-    def coverage(self) -> float:
-        """The share of the items left that the model may label."""
-        return self.covered / self.left if self.left else 0.0
-
-    @property
-    def waiting_draws(self) -> int:
-        """How many draws are still to be answered."""
-        return max(0, self.asked_draws - self.draws)
-
-    def describe(self) -> list[str]:
-        """Return what the report says as sentences for people."""
-        if not self.left:
-            return ["Every item has a label."]
-
-        sentences = [self._describe_promise()]
-        if self.plan:
-            first = self.plan[0]
-            more = "more " if self.draws else ""
-            sentences.append(
-                f"With about {first.labels:,} {more}random labels, the model could label "
-                f"{first.coverage:.0%} of the items that are left."
-            )
-        elif not self.covered and not self.per_class:
-            sentences.append(
-                "No number of random labels is likely to be enough: the model makes too many "
-                "mistakes. Label more items and train, or allow a larger error."
-            )
-
-        if not self.is_started and self.asked_draws:
-            sentences.append(
-                f"{self.asked_draws:,} control items labelled since model {self.model_version} "
-                f"already count as random labels: start the promise to see what they show."
-            )
-        elif self.is_started and self.waiting_draws and self.coverage < 1:
-            sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
-        return sentences
-
-    def describe_error(self) -> str:
-        """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
-        # Groups without items left have no labels of the model.
-        promises = [promise for promise in self.promises if promise.items]
-        counted = sum(promise.counted for promise in promises)
-        limit = sum(promise.limit for promise in promises)
-        of_each = " of each class" if self.per_class else ""
-
-        if counted == self.covered:
-            return (
-                f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
-                f"labels{of_each} are wrong."
-            )
-
-        # More labels than the reserve: the promise is about a few items more than are left.
-        return (
-            f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
-            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
-            f"have since labelled {counted - self.covered:,} of these items. If all wrong labels "
-            f"are among the {self.covered:,} that are still the model's own, "
-            f"up to {wrong_share(limit, self.covered)} of those are wrong."
+    sentences = [_describe_promise(report)]
+    if report.plan:
+        first = report.plan[0]
+        more = "more " if report.draws else ""
+        sentences.append(
+            f"With about {first.labels:,} {more}random labels, the model could label "
+            f"{first.coverage:.0%} of the items that are left."
+        )
+    elif not report.covered and not report.per_class:
+        sentences.append(
+            "No number of random labels is likely to be enough: the model makes too many "
+            "mistakes. Label more items and train, or allow a larger error."
         )
 
-    def describe_shares(self) -> str:
-        """Return what the shares of the classes are about, as a sentence."""
-        left_out = ""
-        if self.share_left_out:
-            left_out = f"; {pluralize(self.share_left_out, 'is', 'are')} left out"
+    if not report.is_started and report.asked_draws:
+        sentences.append(
+            f"{report.asked_draws:,} control items labelled since model {report.model_version} "
+            f"already count as random labels: start the promise to see what they show."
+        )
+    elif report.is_started and report.waiting_draws and report.coverage < 1:
+        sentences.append(f"{report.waiting_draws:,} random items are waiting for an answer.")
+    return sentences
+
+
+def describe_error(report: FinishReport) -> str:
+    """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
+    # Groups without items left have no labels of the model.
+    promises = [promise for promise in report.promises if promise.items]
+    counted = sum(promise.counted for promise in promises)
+    limit = sum(promise.limit for promise in promises)
+    of_each = " of each class" if report.per_class else ""
+
+    if counted == report.covered:
         return (
-            f"The shares refer to {self.share_items:,} items{left_out}. Each interval is valid for "
-            f"a single look, at a number of draws chosen in advance."
+            f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
+            f"labels{of_each} are wrong."
         )
 
-    def _describe_promise(self) -> str:
-        if self.covered:
-            return (
-                f"You can stop now for {self.coverage:.0%} of the items: the model may label "
-                f"{self.covered:,} of the {self.left:,} items that are left. "
-                f"{self.describe_error()}"
-            )
-        if self.draws:
-            return (
-                f"The model cannot label the rest yet: {self.draws:,} random labels do not show "
-                f"that at most {percent(self.error)} of its labels are wrong."
-            )
+    # More labels than the reserve: the promise is about a few items more than are left.
+    return (
+        f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
+        f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
+        f"have since labelled {counted - report.covered:,} of these items. If all wrong labels "
+        f"are among the {report.covered:,} that are still the model's own, "
+        f"up to {wrong_share(limit, report.covered)} of those are wrong."
+    )
+
+
+def _describe_shares(report: FinishReport) -> str:
+    """Return what the shares of the classes are about, as a sentence."""
+    left_out = ""
+    if report.share_left_out:
+        left_out = f"; {pluralize(report.share_left_out, 'is', 'are')} left out"
+    return (
+        f"The shares refer to {report.share_items:,} items{left_out}. Each interval is valid for "
+        f"a single look, at a number of draws chosen in advance."
+    )
+
+
+def _describe_promise(report: FinishReport) -> str:
+    if report.covered:
         return (
-            f"The model cannot label the {self.left:,} items that are left yet: only random labels "
-            f"can show that at most {percent(self.error)} of its labels are wrong."
+            f"You can stop now for {report.coverage:.0%} of the items: the model may label "
+            f"{report.covered:,} of the {report.left:,} items that are left. "
+            f"{describe_error(report)}"
         )
+    if report.draws:
+        return (
+            f"The model cannot label the rest yet: {report.draws:,} random labels do not show "
+            f"that at most {percent(report.error)} of its labels are wrong."
+        )
+    return (
+        f"The model cannot label the {report.left:,} items that are left yet: only random labels "
+        f"can show that at most {percent(report.error)} of its labels are wrong."
+    )
 
 
 def look_at_finish(
@@ -327,7 +266,7 @@ def look_at_finish(
         classes, finish.frozen.predicted, drawn, state.labels[drawn], labels_outside
     )
     share_items = len(finish.items) + len(labels_outside)
-    return FinishReport(
+    report = FinishReport(
         is_started=is_started,
         attempt=finish.number,
         started=finish.started,
@@ -352,6 +291,7 @@ def look_at_finish(
         share_items=share_items,
         share_left_out=n_items - share_items,
     )
+    return _complete(report)
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,7 +458,9 @@ def look(
                 f"{finish.started[:10]}. Leave out the terms to see that promise, or start another "
                 f"one with {_describe_terms(terms)}, which needs more random labels."
             )
-        return look_at_finish(finish, answers, classes, n_items=n_items)
+        report = look_at_finish(finish, answers, classes, n_items=n_items)
+        certificate = newest_certificate(view)
+        return replace(report, certificate=None if certificate is None else certificate.id)
 
     terms = terms or PromiseTerms()
     choice = choose_model(view, terms)
@@ -527,6 +469,16 @@ def look(
     # those that happen to be kept.
     nothing = ItemAnswers({}, frozenset(), frozenset())
     return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
+
+
+def newest_certificate(view: Reading) -> Certificate | None:
+    """Return the newest certificate of the newest promise, or None."""
+    # A new attempt replaces the model, and the labels of the old one with it.
+    certificates = view.finishes.certificates()
+    attempt = view.finishes.count()
+    if not certificates or certificates[-1].attempt != attempt:
+        return None
+    return certificates[-1]
 
 
 def _describe_terms(terms: PromiseTerms) -> str:
@@ -630,4 +582,4 @@ def _set_draws(
     change.finishes.set_asked_draws(report.attempt, asked_draws, who)
     # Picks made ahead would be asked first.
     change.picks.remove_outdated()
-    return replace(report, asked_draws=asked_draws)
+    return _complete(replace(report, asked_draws=asked_draws))

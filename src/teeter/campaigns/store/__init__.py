@@ -27,7 +27,6 @@ from teeter.campaigns.store.queries.suggestions import (
 )
 from teeter.campaigns.store.queries.trained_models import (
     ModelSummary,
-    StoredCertificate,
     StoredFinish,
     StoredModel,
 )
@@ -48,7 +47,6 @@ __all__ = [
     "Reading",
     "Source",
     "StoredCampaign",
-    "StoredCertificate",
     "StoredEncoding",
     "StoredFinish",
     "StoredItem",

@@ -15,13 +15,14 @@ from fastapi.templating import Jinja2Templates
 from teeter.base.wording import pluralize
 from teeter.campaigns.asking.questions import assign_ready_items, open_questions, recent_answers
 from teeter.campaigns.export.formats import FORMATS, require_format
-from teeter.campaigns.finish.report import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import format_cell
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
     ColumnFilter,
+    CoveragePoint,
+    FinishReport,
     ItemFilter,
     ItemKind,
     ItemQuery,
@@ -67,7 +68,6 @@ from teeter.server.routes.api import (
     export_labels,
     find_visible_campaigns,
 )
-from teeter.server.routes.finish import FinishService
 from teeter.server.schemas import CampaignOut, DisagreementOut, LabelMode, LabelPageStart
 from teeter.server.service import CampaignService
 from teeter.server.worker.requests import MapKind
@@ -438,8 +438,13 @@ def show_progress(request: Request, slug: str) -> Response:
     if Permission.REVIEW in permissions_in(request, page.service):
         changed_predictions = page.service.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
 
-    finish = FinishService(page.service, current_user(request)).describe()
-    report = finish.report
+    report = None
+    try:
+        report = page.service.campaign.finish.look()
+        finish_sentences = report.sentences
+    except InputError as error:
+        finish_sentences = [str(error)]
+
     template = "part_progress.html" if _wants_part(request) else "progress.html"
     return page.render(
         template,
@@ -450,7 +455,8 @@ def show_progress(request: Request, slug: str) -> Response:
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
         encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
-        finish=finish,
+        report=report,
+        finish_sentences=finish_sentences,
         coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
         reliability=None if report is None else reliability_chart(report.reliability),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
+from teeter.campaigns.records import Certificate
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
@@ -17,7 +18,6 @@ __all__ = [
     "FinishQueries",
     "ModelQueries",
     "ModelSummary",
-    "StoredCertificate",
     "StoredFinish",
     "StoredModel",
 ]
@@ -145,17 +145,6 @@ class StoredFinish:
     """So many draws are asked before the strategy picks again."""
 
 
-@dataclass(frozen=True)
-class StoredCertificate:
-    """A promise at the moment in which it was written down."""
-
-    code: str
-    issued: str
-    finish: int
-    """The number of the attempt that it belongs to."""
-    content: dict[str, Any]
-
-
 class FinishQueries(Queries):
     """The frozen models and certificates of a campaign."""
 
@@ -253,7 +242,7 @@ class FinishQueries(Queries):
         finish: StoredFinish,
         content: Mapping[str, Any],
         who: str,
-    ) -> StoredCertificate:
+    ) -> Certificate:
         """Store a certificate, whose content has its id and the time when it was issued."""
         code = str(content["id"])
         issued = str(content["issued"])
@@ -269,9 +258,9 @@ class FinishQueries(Queries):
         self._connection.execute(insert(schema.certificates).values(values))
         detail = {"number": finish.number, "code": code}
         self._transaction.history.append(who, "certificate", None, detail)
-        return StoredCertificate(code, issued, finish.number, dict(content))
+        return Certificate(code, issued, dict(content), finish.number)
 
-    def certificates(self) -> list[StoredCertificate]:
+    def certificates(self) -> list[Certificate]:
         """Return all certificates, oldest first."""
         query = (
             select(schema.certificates, FINISHES.number)
@@ -280,13 +269,13 @@ class FinishQueries(Queries):
             .order_by(CERTIFICATES.id)
         )
         return [
-            StoredCertificate(row.code, row.issued, row.number, json.loads(row.content))
+            Certificate(row.code, row.issued, json.loads(row.content), row.number)
             for row in self._connection.execute(query)
         ]
 
-    def certificate(self, code: str) -> StoredCertificate | None:
+    def certificate(self, code: str) -> Certificate | None:
         """Return a certificate by its code, or None."""
         for certificate in self.certificates():
-            if certificate.code == code:
+            if certificate.id == code:
                 return certificate
         return None

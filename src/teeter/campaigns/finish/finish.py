@@ -1,0 +1,162 @@
+"""Let the model label the rest, under a promise: ``campaign.finish``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teeter.base.wording import pluralize
+from teeter.campaigns.finish.certificate import certified_labels, certify_finish
+from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.finish.report import choose_terms, look, request_draws, start_finish
+from teeter.campaigns.records import Certificate, FinishReport
+from teeter.campaigns.store import Reading
+from teeter.campaigns.store.caching import cached_by
+from teeter.errors import InputError, UnknownResourceError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = ["Finish"]
+
+
+class Finish:
+    """A promise of how many labels of the model are wrong, and its certificates."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._store = campaign.store
+
+    def look(
+        self,
+        error: float | None = None,
+        confidence: float | None = None,
+        per_class: bool | None = None,
+    ) -> FinishReport:
+        """Return which items the model may label, with a promise of how many labels are wrong.
+
+        Before ``start`` was called, it returns a plan: how many random labels would let the model
+        label how many items. It may be called at any time, as often as you like.
+
+        Args:
+            error: the share of wrong labels that is allowed. By default that of the promise that
+                was started, or else 0.05.
+            confidence: the probability with which the promise is kept. By default that of the
+                promise that was started, or else 0.95.
+            per_class: whether to promise it for each predicted class.
+
+        Raises:
+            InputError: there is no model yet, or a promise with other values was started.
+        """
+        with self._store.reading() as view:
+            if error is None and confidence is None and per_class is None:
+                report = self._look(view)
+                if isinstance(report, InputError):
+                    # A new one: it has a traceback of its own.
+                    raise InputError(*report.args)
+                return report
+
+            terms = choose_terms(view, error=error, confidence=confidence, per_class=per_class)
+            return look(view, terms, snapshot=self._campaign.review.snapshot(view))
+
+    @cached_by(lambda _, view: view.history.newest_row_id())
+    def _look(self, view: Reading) -> FinishReport | InputError:
+        """Return the report, or why there is nothing to look at, which is remembered likewise."""
+        try:
+            return look(view, snapshot=self._campaign.review.snapshot(view))
+        except InputError as error:
+            return error
+
+    def start(
+        self,
+        error: float = 0.05,
+        confidence: float = 0.95,
+        *,
+        per_class: bool = False,
+        draws: int | None = None,
+        train: bool = True,
+        who: str = "me",
+    ) -> FinishReport:
+        """Freeze a model that is to label the rest, and ask about random items next.
+
+        The model is frozen as it is: later labels train later models and are not lost, but do not
+        change this one. A call with other terms, or after a change, is a new attempt, which needs
+        more random labels than the one before it. A call that finds nothing new returns the promise
+        that was started.
+
+        Args:
+            error: the share of wrong labels that is allowed.
+            confidence: the probability with which the promise is kept.
+            per_class: whether to promise it for each predicted class.
+            draws: how many random items to ask about next; None for the plan's first number.
+            train: train a model first if there are answers that the newest does not know. If not,
+                they are refused: training takes too long for a request.
+            who: the name for the history.
+
+        Raises:
+            InputError: there is no model or it is too old, fewer than two classes have labels, or
+                too few items are left.
+        """
+        terms = PromiseTerms(error, confidence, per_class)
+        if train:
+            with self._store.reading() as view:
+                has_model = view.models.newest_version() > 0
+                is_newest = has_model and not view.answers.count_since_newest_model()
+            if not is_newest:
+                self._campaign.train(who=who)
+
+        with self._store.writing() as change:
+            version = change.models.newest_version()
+            newer_answers = change.answers.count_since_newest_model()
+            if not train and version and newer_answers:
+                are = pluralize(newer_answers, "answer is", "answers are")
+                raise InputError(f"{are} newer than model {version}: train first.")
+            return start_finish(change, terms, who=who, draws=draws)
+
+    def draw(self, count: int, *, who: str = "me") -> FinishReport:
+        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
+
+        Raises:
+            InputError: ``start`` was not called yet.
+        """
+        with self._store.writing() as change:
+            return request_draws(change, count, who=who)
+
+    def certify(self, *, who: str = "me") -> Certificate:
+        """Write down what is promised now. Exports then include the model's labels.
+
+        Returns:
+            The certificate. A second call returns the same one while nothing has changed.
+
+        Raises:
+            InputError: nothing is promised yet.
+        """
+        with self._store.writing() as change:
+            return certify_finish(change, campaign=self._campaign.name, who=who)
+
+    def certificate(self, id: str) -> Certificate:
+        """Return a certificate by its id.
+
+        Raises:
+            UnknownResourceError: no certificate has this id.
+        """
+        with self._store.reading() as view:
+            certificate = view.finishes.certificate(id)
+        if certificate is None:
+            raise UnknownResourceError(f"This campaign has no certificate {id[:32]!r}.")
+        return certificate
+
+    def certificates(self) -> list[Certificate]:
+        """Return all certificates, oldest first."""
+        with self._store.reading() as view:
+            return view.finishes.certificates()
+
+    def note(self) -> str | None:
+        """Return a sentence about the labels that the model gives under a certificate.
+
+        It says how many of them are wrong at most. If the newest certificate no longer holds, it
+        says why: exports then leave the model's labels out. None if nothing was certified, or if
+        people labelled everything.
+        """
+        with self._store.reading() as view:
+            _, note = certified_labels(view, self._campaign.review.snapshot(view))
+        return note
