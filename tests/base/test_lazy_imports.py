@@ -97,6 +97,15 @@ def test_importing_a_campaign_does_not_load_scikit_learn() -> None:
     run_without_torch("import teeter.campaigns.campaign", "assert 'sklearn' not in sys.modules")
 
 
+def test_records_and_settings_import_the_standard_library_only() -> None:
+    """The client, the page, the command line and the worker have them without what is optional."""
+    run_without_torch(
+        "import teeter.campaigns.records, teeter.campaigns.settings",
+        "loaded = {name.partition('.')[0] for name in sys.modules}",
+        "assert not loaded & {'numpy', 'sqlalchemy', 'pydantic', 'fastapi', 'typer'}, loaded",
+    )
+
+
 def test_importing_the_server_does_not_load_torch() -> None:
     """The server leaves training to a worker process, so it need not wait for torch."""
     pytest.importorskip("fastapi")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from fastapi.testclient import TestClient
 from server.labelled_campaigns import AT
 from server.servers import make_text_campaign, serve_campaigns
 from teeter.campaigns import Campaign
+from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.server.routes.system import _Metric
 
 
@@ -240,6 +243,33 @@ def test_the_method_of_consensus_is_a_setting(client: TestClient) -> None:
     changed = client.patch(f"{AT}/settings", json={"consensus": "dawid-skene"})
     assert changed.json()["consensus"] == "dawid-skene"
     assert client.patch(f"{AT}/settings", json={"consensus": "lost"}).status_code == 422
+
+
+def test_each_setting_is_wherever_its_declaration_says(tmp_path: Path) -> None:
+    from typer.main import get_command
+
+    from teeter.cli import app
+
+    command: Any = get_command(app)
+    for word in ("campaign", "new"):
+        command = command.commands[word]
+    options = {parameter.name: parameter.help for parameter in command.params}
+
+    with serve_campaigns(folder=tmp_path) as client:
+        page = client.get("/new").text
+        document = client.app.openapi()  # type: ignore[attr-defined]
+    schemas = document["components"]["schemas"]
+    form = next(schema for name, schema in schemas.items() if "create_campaign" in name)
+
+    for declared in offered_settings():
+        help_text = declared.metadata["help"]
+        assert help_text[1:] in options[declared.name]
+        assert f'name="{declared.name}"' in page
+        assert escape(help_text[1:]) in page
+        assert declared.name in form["properties"]
+    changeable = {declared.name for declared in changeable_settings()}
+    assert set(schemas["SettingsIn"]["properties"]) == changeable
+    assert set(schemas["Settings"]["properties"]) == {field.name for field in fields(Settings)}
 
 
 def test_settings_are_changed_together_or_not_at_all(client: TestClient, file: Path) -> None:
