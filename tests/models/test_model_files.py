@@ -58,7 +58,8 @@ def test_what_is_read_is_what_was_written(
 
     rows = torch.randn(10, *shape)
     outputs = teeter.observe(network, rows)
-    assert torch.allclose(model.features(rows), outputs.features, rtol=1e-5, atol=1e-6)
+    # Convolutions round differently for other numbers of rows: by 3e-6 on some processors.
+    assert torch.allclose(model.features(rows), outputs.features, rtol=1e-5, atol=1e-5)
 
     head = model.head()
     assert torch.equal(head.weight, outputs.weight)
