@@ -20,7 +20,8 @@ import numpy.typing as npt
 import torch
 
 from teeter.bench.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.encoders import AUTO, ContentKind, Encoder, Encoding, encoders, make_encoder
 
 sys.path.append(str(Path(__file__).parents[2]))

@@ -29,7 +29,8 @@ import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
 import torch
 from measure import describe_setup, format_table, save_result
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.errors import InputError
 
 TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]

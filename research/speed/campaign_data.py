@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 __all__ = ["create_feature_campaign", "write_table", "write_texts"]
 

@@ -19,8 +19,6 @@ from teeter.errors import MissingOutputError, StrategyError, TeeterError
 from teeter.models.outputs import Outputs
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy
 
-__all__ = ["CHECKS", "check_strategy", "example_context"]
-
 Check = Callable[[Strategy], None]
 
 _POSTERIOR = ("posterior_logits",)

@@ -69,8 +69,6 @@ from teeter.errors import (
     UnknownNameError,
 )
 
-__all__ = ["RemoteCampaign", "connect"]
-
 ItemT = TypeVar("ItemT")
 
 _API = "/api/v1"

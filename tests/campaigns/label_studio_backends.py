@@ -22,10 +22,11 @@ import pytest
 
 from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, FakeLabelStudio
 from campaigns.ports import ReservedPort
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.records import PickArm
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Pick
 
 __all__ = [

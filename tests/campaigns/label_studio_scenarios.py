@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from campaigns.label_studio_backends import LabelStudioBackend
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
 __all__ = ["SCENARIOS", "true_label", "valid_answers"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 __all__ = ["SETTINGS", "create_campaign", "draw_features", "item_number", "label_batch"]
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.saved_models import scale_features
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.transaction import validate_name
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry

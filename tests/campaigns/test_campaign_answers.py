@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.settings import Settings
 from teeter.errors import (
     InputError,
     PermissionDeniedError,

@@ -19,7 +19,8 @@ import pytest
 from campaigns import annotator_process
 from campaigns.history_replay import replay_answers
 from campaigns.killed_process import Report, kill_after, needs_fork
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 pytestmark = needs_fork
 

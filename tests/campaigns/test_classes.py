@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.classes import (
     class_texts,
     is_meaningful,
@@ -21,6 +21,7 @@ from teeter.campaigns.classes import (
 )
 from teeter.campaigns.learning.prior import explain_names
 from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.settings import Settings
 from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 
 SPAM = ClassDescription("Unwanted advertising.", ("Win now!", "Cheap, cheap"))

@@ -15,8 +15,9 @@ from sqlalchemy import text
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import ROLES, require_permission, role_allows
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError

@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from teeter.campaigns import Campaign
-from teeter.campaigns.campaign import Question
+from teeter.campaigns.records import Question
 from teeter.cli import app
 
 __all__ = [

@@ -25,7 +25,8 @@ from campaigns.fake_label_studio import (
 )
 from campaigns.label_studio_backends import result_with
 from cli.conftest import Teeter
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 
 @pytest.fixture(autouse=True)

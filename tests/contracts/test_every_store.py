@@ -16,9 +16,10 @@ from sqlalchemy import event
 
 from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items.item import parse_items
 from teeter.campaigns.records import Answer, AnswerKind, ItemQuery, PickArm
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import BatchOrigin, CampaignStore, Database, Pick, Reading
 from teeter.campaigns.store.locks import LockName
 from teeter.errors import InputError, StoreError, UnknownNameError

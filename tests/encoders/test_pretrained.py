@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.encoders import make_encoder, pretrained
 from teeter.errors import InputError, MissingExtraError
 

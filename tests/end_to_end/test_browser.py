@@ -24,7 +24,8 @@ from server.browsers import (
     wait_until_drawn,
 )
 from server.servers import HARMFUL, TeeterServeProcess, make_image_campaign, make_text_campaign
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 pytestmark = MARKS
 

@@ -9,7 +9,8 @@ import pytest
 
 from server.browsers import MARKS, check_accessibility, open_window, page_server, sync_api
 from server.servers import HARMFUL
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

@@ -17,7 +17,8 @@ import pytest
 
 from campaigns.history_replay import replay_answers
 from server.restartable_server import RestartableServer
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),

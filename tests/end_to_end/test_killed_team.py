@@ -19,7 +19,8 @@ from campaigns.history_replay import replay_answers
 from campaigns.stores import new_place, stores_in_groups
 from server.restartable_server import RestartableServer
 from teeter.campaigns.asking.assignment import pick_ahead
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from server.servers import HAM, SPAM
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions.language_model import LanguageModel
 
 PYTHON = os.environ.get("TEETER_LANGUAGE_MODEL_PYTHON")

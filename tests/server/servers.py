@@ -23,7 +23,8 @@ import httpx2
 from fastapi.testclient import TestClient
 
 from campaigns.ports import ReservedPort
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.server.access import SecurityConfig
 from teeter.server.app import make_app

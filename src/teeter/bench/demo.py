@@ -31,7 +31,6 @@ from teeter.strategies.api import ldm
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DEMO_SETTING", "DemoResult", "DemoRow", "run_demo"]
 
 DEMO_SETTING = override(
     setting_named("digits"),

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, Settings
+    from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.records import ClassDescription, ItemColumns
     from teeter.campaigns.review.annotators import prediction_agreement
+    from teeter.campaigns.settings import Settings
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
 __all__ = [

@@ -118,17 +118,6 @@ from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError
 
-__all__ = [
-    "Campaign",
-    "ImportResult",
-    "ModelInfo",
-    "Question",
-    "Settings",
-    "Status",
-    "SuspectLabel",
-    "default_location",
-]
-
 Vectors = npt.NDArray[np.float32]
 
 _FETCH_SECONDS = 900.0

@@ -21,23 +21,6 @@ from teeter.campaigns.store import CampaignStore
 from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.errors import FileError, InputError, UnknownNameError
 
-__all__ = [
-    "CLASS_FILE_SUFFIXES",
-    "Classes",
-    "as_class_name",
-    "class_texts",
-    "is_class_file",
-    "is_meaningful",
-    "name_column",
-    "read_class_descriptions",
-    "read_class_file",
-    "read_descriptions",
-    "readable_name",
-    "require_known_classes",
-    "validate_classes",
-    "validate_description",
-]
-
 CLASS_FILE_SUFFIXES = (".txt", ".csv", ".tsv")
 """The suffixes of files that ``read_class_file`` reads."""
 

@@ -31,19 +31,6 @@ from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorErr
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "PERMISSIONS",
-    "ROLES",
-    "People",
-    "Person",
-    "SessionKind",
-    "hash_token",
-    "note_session",
-    "require_name",
-    "require_permission",
-    "role_allows",
-    "terminal_identity",
-]
 
 _REVIEWER_PERMISSIONS = frozenset(
     {Permission.ANSWER, Permission.REVIEW, Permission.DECIDE, Permission.EXPORT}

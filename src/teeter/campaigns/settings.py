@@ -16,18 +16,6 @@ from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import ClassifierKind, ConsensusMethod, ItemKind
 from teeter.errors import InputError, StoreError, UnknownNameError
 
-__all__ = [
-    "IMPORTED",
-    "ROW_ENCODER",
-    "Settings",
-    "changeable_settings",
-    "offered_settings",
-    "resolve_folder",
-    "setting",
-    "settings_from_json",
-    "settings_to_dict",
-]
-
 IMPORTED = "import"
 """The annotator of labels that came with the items. They cost nothing, and undo leaves them."""
 

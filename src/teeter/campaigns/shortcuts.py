@@ -12,14 +12,6 @@ from enum import StrEnum
 
 from teeter.errors import InputError
 
-__all__ = [
-    "MAX_SHORTCUTS",
-    "Action",
-    "action_keys",
-    "key_caption",
-    "shortcuts_by_class",
-]
-
 
 class Action(StrEnum):
     """What a key does, apart from choosing a class."""

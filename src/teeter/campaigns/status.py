@@ -21,14 +21,6 @@ from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_peopl
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ModelSummary, Reading
 
-__all__ = [
-    "campaign_status",
-    "compare_encoders",
-    "count_unencoded",
-    "describe_comparison",
-    "describe_features",
-]
-
 MIN_LABELS = 100
 """With fewer labels, features are not judged."""
 

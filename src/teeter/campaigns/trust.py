@@ -28,20 +28,6 @@ from teeter.errors import FileError, InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "carry_trust",
-    "find_untrusted",
-    "home",
-    "is_trusted",
-    "is_trusted_folder",
-    "is_trusted_webhook",
-    "require_trusted_folder",
-    "trust",
-    "trust_folder",
-    "trust_webhook",
-    "untrusted_webhook_sentence",
-]
-
 
 def home() -> Path:
     """Return the folder with the server's secrets, which only its owner may read.

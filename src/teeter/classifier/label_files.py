@@ -30,8 +30,6 @@ from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError
 
-__all__ = ["LabelledFile", "label_file"]
-
 OUTPUT_COLUMNS = ("predicted", "probability", "model")
 """The columns that are added."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from teeter.bench.demo import DemoResult
     from teeter.bench.experiments import Run, Setting
 
-__all__ = ["bench"]
-
 
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has stopped: 128 + SIGINT."""

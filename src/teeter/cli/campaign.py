@@ -38,20 +38,8 @@ from teeter.cli.output import (
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, ImportResult
-    from teeter.campaigns.records import EncodingResult
-
-__all__ = [
-    "campaign",
-    "campaign_location",
-    "create_campaign",
-    "format_class_counts",
-    "open_campaign",
-    "parse_classes",
-    "report_left_out_files",
-    "require_member",
-    "status",
-]
+    from teeter.campaigns.campaign import Campaign
+    from teeter.campaigns.records import EncodingResult, ImportResult
 
 
 # Classes that are listed with their counts unless all are asked for.

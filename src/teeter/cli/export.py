@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.records import FinishReport
     from teeter.classifier import Classifier
 
-__all__ = ["export", "export_model", "finish", "predict"]
 
 _CERTIFICATE_SUFFIXES = (".html", ".json")
 

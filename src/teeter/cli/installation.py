@@ -27,20 +27,6 @@ from teeter.encoders import AUTO, ContentKind, choose_encoder, is_installed, nam
 from teeter.encoders import encoders as registry
 from teeter.errors import MissingExtraError, PluginError
 
-__all__ = [
-    "Diagnosis",
-    "EncoderCheck",
-    "Folder",
-    "describe_built_in_strategies",
-    "diagnose",
-    "doctor",
-    "encoders",
-    "list_strategies",
-    "strategies",
-    "write_strategy_list",
-]
-
-
 _PACKAGES = (
     "torch",
     "numpy",

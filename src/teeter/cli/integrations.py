@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.records import AccuracyEstimate
     from teeter.campaigns.suggestions.language_model import SuggestionRun
 
-__all__ = ["sources", "suggest", "sync"]
 
 _UNKNOWN = "–"
 

@@ -37,19 +37,10 @@ from teeter.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, Question, SuspectLabel
-    from teeter.campaigns.records import UndoResult
+    from teeter.campaigns.campaign import Campaign
+    from teeter.campaigns.records import Question, SuspectLabel, UndoResult
     from teeter.campaigns.review.consensus import Disagreement
 
-__all__ = [
-    "Keyboard",
-    "find_classes",
-    "label_rounds",
-    "make_keyboard",
-    "print_legend",
-    "resolve_disagreements",
-    "review_suspects",
-]
 
 # What terminals send for keys that browsers know by name.
 _KEY_NAMES = {"\x7f": "Backspace", "\x08": "Backspace", "\x1b": "Escape"}

@@ -29,33 +29,6 @@ from typer.core import TyperGroup
 
 from teeter.errors import FileError, TeeterError, UnknownNameError
 
-__all__ = [
-    "DEFAULT_ANNOTATOR",
-    "EXIT_INTERRUPTED",
-    "AnnotatorOption",
-    "CampaignArgument",
-    "Commands",
-    "DescribeOption",
-    "DeviceOption",
-    "JsonOption",
-    "Panel",
-    "SeedOption",
-    "TextOption",
-    "atomic_text_file",
-    "echo_json",
-    "echo_wrapped",
-    "print_table",
-    "printable",
-    "printable_line",
-    "progress",
-    "require_writable",
-    "spinner",
-    "split_names",
-    "terminal_width",
-    "use_option_names",
-    "write_panels",
-]
-
 # The library has the same default, but importing it takes seconds.
 DEFAULT_ANNOTATOR = "me"
 

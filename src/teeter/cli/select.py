@@ -28,7 +28,6 @@ from teeter.selection import DEFAULT_STRATEGY
 if TYPE_CHECKING:
     from teeter.selection import Selection, SelectionRequest
 
-__all__ = ["select"]
 
 PoolArgument = Annotated[
     Path,

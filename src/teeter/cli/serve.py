@@ -40,15 +40,6 @@ if TYPE_CHECKING:
     from teeter.server.access.tokens import Tokens
     from teeter.server.workspace import Workspace
 
-__all__ = [
-    "OpenOption",
-    "PortOption",
-    "require_web_packages",
-    "serve",
-    "serve_on_this_machine",
-    "try_sample",
-]
-
 
 FIRST_PORT = 8765
 

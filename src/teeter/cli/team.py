@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.records import AccuracyEstimate
 
-__all__ = ["agreement", "people"]
 
 _UNKNOWN = "–"
 

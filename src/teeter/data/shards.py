@@ -28,8 +28,6 @@ from teeter.data.parquet_pages import read_column_pages
 from teeter.data.table_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
 
-__all__ = ["SHARD_ROWS", "Shard", "Shards", "open_shards"]
-
 # Limits of a shard. A larger row group of a Parquet file is still one shard.
 SHARD_ROWS = 1 << 18
 SHARD_BYTES = 1 << 28

@@ -23,20 +23,6 @@ from teeter.base.registry import did_you_mean
 from teeter.data.table_files import Column, Table, is_missing
 from teeter.errors import InputError, UnknownNameError
 
-__all__ = [
-    "LABEL_COLUMNS",
-    "TEXT_COLUMNS",
-    "Labels",
-    "TableFeatures",
-    "TextTemplate",
-    "encode_table",
-    "find_label_column",
-    "find_text_column",
-    "parse_numbers",
-    "parse_text_template",
-    "read_labels",
-]
-
 MAX_CATEGORIES = 50
 """The largest number of one-hot features for a column. The rarest categories share one."""
 

@@ -20,9 +20,6 @@ from teeter.encoders.encoder import (
 from teeter.encoders.registry import encoders
 from teeter.errors import FileError, MissingExtraError
 
-__all__ = ["MULTILINGUAL_PACKAGE", "STATIC_PACKAGE", "MultilingualEncoder", "StaticEncoder"]
-
-
 STATIC_PACKAGE = WeightsPackage(
     distribution="wordllama",
     module="wordllama",

@@ -21,8 +21,6 @@ from teeter.encoders.encoder import (
 from teeter.encoders.registry import encoders
 from teeter.errors import InputError
 
-__all__ = ["TfidfEncoder", "encode_texts"]
-
 _MAX_WORD_TERMS = 20_000
 _MAX_LETTER_TERMS = 10_000
 

@@ -52,11 +52,6 @@ from teeter.training import (
     fit_jobs,
 )
 
-__all__ = [
-    "Learner",
-    "Pool",
-]
-
 RowArray = npt.NDArray[np.int64]
 
 _UNLABELLED = -1

@@ -29,16 +29,6 @@ from teeter.training import FitJob, FitResult, Trainer, TrainingConfig, fit_jobs
 if TYPE_CHECKING:
     from teeter.learner.learner import Learner
 
-__all__ = [
-    "FitRecord",
-    "LearnerState",
-    "finish_fit",
-    "fit_learners",
-    "make_jobs",
-    "prepare_fit",
-    "resume",
-    "small_stream_seed",
-]
 
 RowArray = npt.NDArray[np.int64]
 

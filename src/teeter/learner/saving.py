@@ -25,8 +25,6 @@ from teeter.training import Trainer, TrainingConfig, fit_estimator
 if TYPE_CHECKING:
     from teeter.learner.learner import Learner
 
-__all__ = ["load_learner", "save_learner"]
-
 
 def save_learner(learner: Learner, path: Path) -> None:
     """Write settings, labels, networks and memory to one file: see ``Learner.save``."""

@@ -19,18 +19,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSam
 
 from teeter.errors import InputError
 
-__all__ = [
-    "BatchedInputs",
-    "adapt_to",
-    "as_one_batch",
-    "batches",
-    "count_rows",
-    "flat_rows",
-    "is_stream",
-    "materialize",
-    "take_rows",
-]
-
 _MATERIALIZE_BATCH_SIZE = 1024
 
 

@@ -12,15 +12,6 @@ from torch import Tensor
 from teeter.base.registry import did_you_mean
 from teeter.errors import InputError
 
-__all__ = [
-    "as_list",
-    "as_row_indices",
-    "class_array",
-    "class_names",
-    "encode_labels",
-    "is_whole_numbers",
-]
-
 IntegerArray = npt.NDArray[np.int64]
 
 

@@ -36,8 +36,6 @@ from teeter.models.torch_model import (
     linear_layer,
 )
 
-__all__ = ["SavedModel", "file_digest", "read_model", "save_model"]
-
 PROBE_ROWS = 8
 """Random rows that a network is run on before it is written, and after it is read."""
 MAX_PROBE_WIDTH = 1 << 22

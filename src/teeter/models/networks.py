@@ -22,19 +22,6 @@ from teeter.models import NETWORKS, plugins
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = [
-    "WideResNet",
-    "build_network",
-    "build_network_like",
-    "he_normal",
-    "k_cnn",
-    "linear",
-    "mlp",
-    "resnet_18",
-    "s_cnn",
-    "wrn_16_8",
-]
-
 
 Network = TypeVar("Network", bound=nn.Module)
 

@@ -38,16 +38,6 @@ from teeter.models.torch_model import (
     probe_batch,
 )
 
-__all__ = [
-    "PASSES",
-    "dropout_logits",
-    "is_estimator",
-    "is_estimator_class",
-    "is_network",
-    "observe",
-    "stacked_logits",
-]
-
 PASSES = 100
 """Dropout passes, as in the paper."""
 

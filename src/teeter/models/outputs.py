@@ -11,8 +11,6 @@ from torch import Tensor
 from teeter.base.arrays import Array, as_tensor, full_precision_matmul, require_finite
 from teeter.errors import InputError
 
-__all__ = ["OUTPUTS", "Outputs", "are_probabilities"]
-
 OUTPUTS = frozenset(
     {
         "logits",

@@ -16,16 +16,6 @@ from teeter.errors import InputError
 from teeter.models.inputs import count_rows, take_rows
 from teeter.models.outputs import Outputs
 
-__all__ = [
-    "classes_of",
-    "clone_with_seed",
-    "fit_head",
-    "observe_predictions",
-    "observe_sklearn",
-    "require_classifier",
-    "split_pipeline",
-]
-
 Floats = npt.NDArray[np.floating[Any]]
 
 _MAX_DENSE_NUMBERS = 1 << 29

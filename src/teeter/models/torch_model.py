@@ -34,22 +34,6 @@ from teeter.models.inputs import (
 )
 from teeter.models.outputs import Outputs, are_probabilities
 
-__all__ = [
-    "LinearHead",
-    "NotTheHeadError",
-    "as_logits",
-    "call_model",
-    "evaluation_mode",
-    "extract_logits",
-    "find_head",
-    "forward_logits",
-    "forward_with_features",
-    "linear_layer",
-    "observe_torch",
-    "prepare_batch",
-    "probe_batch",
-]
-
 _PROBE_ROWS = 8
 """Rows to find a head with: the outputs of every linear layer are in memory then."""
 _PROBE_VECTORS = 256

@@ -14,8 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import DEFAULT_ANNOTATOR, Answer, AnswerKind
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.backup import atomic_file
 from teeter.campaigns.store.database import Clock, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError

@@ -20,8 +20,6 @@ from teeter.selection.request import SelectionRequest, check_needs
 from teeter.selection.result import PickedRows, Selection, build_selection
 from teeter.strategies.base import Strategy, validate_count
 
-__all__ = ["Candidates", "run_selection", "select_from_file", "select_from_shards"]
-
 Progress = Callable[[str, int, int], None]
 
 

@@ -24,8 +24,6 @@ from teeter.selection.result import PickedRows
 from teeter.strategies.api import build_context, ldm
 from teeter.strategies.base import Context, Strategy
 
-__all__ = ["FileCandidates", "load_candidates"]
-
 
 @dataclass(frozen=True, eq=False)
 class FileCandidates:

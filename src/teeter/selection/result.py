@@ -18,8 +18,6 @@ from teeter.base.version import __version__, commit
 from teeter.kernels import uncertainty
 from teeter.selection.request import SelectionRequest
 
-__all__ = ["PickedRows", "Provenance", "SelectedRow", "Selection", "build_selection"]
-
 
 @dataclass(frozen=True)
 class SelectedRow:

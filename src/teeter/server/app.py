@@ -47,8 +47,6 @@ from teeter.server.routes.webhooks import WebhookSender
 from teeter.server.worker.background import BackgroundTaskError
 from teeter.server.workspace import Workspace
 
-__all__ = ["STATUS_BY_ERROR", "make_app", "status_of"]
-
 logger = logging.getLogger(__name__)
 
 STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {

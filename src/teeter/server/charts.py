@@ -13,14 +13,6 @@ from markupsafe import Markup
 
 from teeter.campaigns.records import CoveragePoint, ReliabilityBin
 
-__all__ = [
-    "AccuracyPoint",
-    "accuracy_chart",
-    "coverage_chart",
-    "labels_over_time_chart",
-    "reliability_chart",
-]
-
 WIDTH = 640
 HEIGHT = 260
 LEFT = 52

@@ -34,49 +34,6 @@ from teeter.campaigns.records import (
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
 
-__all__ = [
-    "AnswerIn",
-    "AnswerOut",
-    "CampaignOut",
-    "ClassDescriptionIn",
-    "ConfirmationIn",
-    "CreatedCampaign",
-    "DecisionIn",
-    "DescribeIn",
-    "DisagreementOut",
-    "DisagreementsOut",
-    "EncodeIn",
-    "GivenAnswer",
-    "ItemId",
-    "JobOut",
-    "JobStarted",
-    "JobState",
-    "LabelMode",
-    "LabelPageStart",
-    "NameIn",
-    "NamesIn",
-    "NewToken",
-    "PersonIn",
-    "PredictIn",
-    "PredictedText",
-    "PredictionsOut",
-    "QuestionsOut",
-    "RequestBody",
-    "SessionIn",
-    "SessionOut",
-    "SettingsIn",
-    "ShallowJson",
-    "ShownSuggestionIn",
-    "SourceRemoved",
-    "SuggestIn",
-    "SuggestStarted",
-    "SuspectsOut",
-    "TrainedModel",
-    "UndoIn",
-    "settings_from_form",
-]
-
-
 MAX_PREDICTED_TEXTS = 1000
 """Texts of one request for predictions."""
 

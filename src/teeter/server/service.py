@@ -9,12 +9,6 @@ from unicodedata import combining, normalize
 
 from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "CampaignService",
-    "make_slug",
-]
-
-
 _WRITE_TIMEOUT = 10
 """Seconds that an answer waits for another process that writes. The page waits 20 for us."""
 

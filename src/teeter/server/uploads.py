@@ -16,13 +16,6 @@ from teeter.campaigns.items.image_links import SIGNATURE_BYTES, image_suffix
 from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES, require_parquet_size
 from teeter.errors import FileError, InputError, MissingExtraError
 
-__all__ = [
-    "image_response",
-    "save_upload",
-    "upload_digest",
-]
-
-
 _SUFFIXES = (*TABLE_SUFFIXES, *JSONL_SUFFIXES)
 
 _MAX_NAME = 80

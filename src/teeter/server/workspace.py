@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.encoding import has_unencoded_items
 from teeter.campaigns.records import (
     Activity,
@@ -30,7 +30,7 @@ from teeter.campaigns.records import (
     Role,
     SuspectLabel,
 )
-from teeter.campaigns.settings import resolve_folder
+from teeter.campaigns.settings import Settings, resolve_folder
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import split_location
@@ -60,13 +60,6 @@ from teeter.server.worker.requests import (
     TrainModel,
 )
 from teeter.server.worker.suggester import Suggester
-
-__all__ = [
-    "CampaignDatabase",
-    "CampaignOwner",
-    "JobStatus",
-    "Workspace",
-]
 
 
 class CampaignDatabase:

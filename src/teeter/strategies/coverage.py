@@ -15,8 +15,6 @@ from teeter.kernels.kmeans import k_means
 from teeter.kernels.probcover import probcover, purity_radius
 from teeter.strategies.base import Context, Strategy, is_count, is_number, is_positive, registry
 
-__all__ = ["CoreSet", "ProbCover", "TypiClust"]
-
 
 @registry.register("coreset")
 @dataclass(frozen=True, kw_only=True)

@@ -28,15 +28,6 @@ from teeter.strategies.base import (
     registry,
 )
 
-__all__ = [
-    "Badge",
-    "Bait",
-    "CandidateFilter",
-    "ClusterMargin",
-    "ClusterOptions",
-    "Fass",
-]
-
 # Keys of the memory that lasts from round to round.
 _ROWS = "clustered_rows"
 _CLUSTERS = "clusters"

@@ -27,8 +27,6 @@ from teeter.strategies.base import (
     registry,
 )
 
-__all__ = ["DEFAULT_PATIENCE", "LdmEstimator", "LdmS", "estimate_ldm"]
-
 DEFAULT_PATIENCE = 10
 """Perturbations without a smaller disagreement before the next strength: the paper's s."""
 

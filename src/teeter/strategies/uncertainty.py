@@ -24,16 +24,6 @@ from teeter.strategies.base import (
     registry,
 )
 
-__all__ = [
-    "BatchBald",
-    "Dbal",
-    "Ensemble",
-    "Entropy",
-    "LeastConfidence",
-    "Margin",
-    "Random",
-]
-
 
 @registry.register("random")
 @dataclass(frozen=True, kw_only=True)

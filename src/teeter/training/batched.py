@@ -110,8 +110,6 @@ from teeter.training.config import (
 )
 from teeter.training.diagnosis import divergence_error
 
-__all__ = ["fit_batched", "group_jobs"]
-
 _MIN_STEPS_TO_CAPTURE = 20
 """Training steps from which recording a CUDA graph pays off."""
 

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = [
-    "FitJob",
-    "FitResult",
-    "Trainer",
-    "TrainingConfig",
-    "balanced_row_weights",
-    "make_optimizer",
-    "shuffled_batches",
-    "training_threads",
-]
 
 _OPTIMIZERS = ("adam", "rmsprop", "nesterov", "sgd")
 

@@ -18,8 +18,6 @@ from teeter.errors import TrainingError
 from teeter.models.sklearn_model import split_pipeline
 from teeter.training.config import Trainer, TrainingConfig
 
-__all__ = ["divergence_error", "explain_unusable_rows", "final_divergence_error"]
-
 _LARGEST_LOSS = 1e8
 """A mean cross-entropy that no training ends with unless it diverged: the logits are as large."""
 

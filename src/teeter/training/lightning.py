@@ -33,7 +33,6 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("This needs Lightning: pip install 'teeter[lightning]'.") from None
 
-__all__ = ["LightningTraining"]
 
 _DEFAULTS = {
     "logger": False,

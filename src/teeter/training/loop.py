@@ -35,14 +35,6 @@ from teeter.training.diagnosis import (
     final_divergence_error,
 )
 
-__all__ = [
-    "Evaluation",
-    "evaluate_logits",
-    "fit_estimator",
-    "fit_jobs",
-]
-
-
 _VALIDATION_BATCH_SIZE = 1024
 
 _PROBE_ROWS = 64

@@ -20,8 +20,9 @@ from teeter.campaigns.asking.assignment import (
     pick_ahead,
     ready_items_wanted,
 )
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import PickArm
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Writing
 
 BATCH = 2

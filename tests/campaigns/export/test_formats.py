@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.export.formats import FORMATS, ExportRow, format_suffix, write_export
+from teeter.campaigns.export.formats import FORMATS, format_suffix, write_export
+from teeter.campaigns.export.rows import ExportRow
 from teeter.errors import InputError
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 
 CLASSES = ("ant", "bee")
 

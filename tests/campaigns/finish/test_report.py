@@ -14,10 +14,11 @@ from campaigns.finish.small_campaigns import (
     label_batches,
     make_campaign,
 )
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
 from teeter.campaigns.finish.report import describe_error, wrong_share
 from teeter.campaigns.records import GroupPromise
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError

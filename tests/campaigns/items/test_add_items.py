@@ -15,8 +15,9 @@ import pytest
 
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items import add_items
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError

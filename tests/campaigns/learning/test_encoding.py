@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.encoding import (
     encode_missing_items,
     load_encoder,
     prepare_encoder,
     store_encoding,
 )
+from teeter.campaigns.settings import Settings
 from teeter.encoders import ContentKind, Encoder, EncoderState, Encoding, encoders
 from teeter.errors import InputError, MissingExtraError, StoreError
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.classifiers import cross_fit, linear_head, out_of_fold
 from teeter.campaigns.learning.prior import (
     CLASS_NAMES,
@@ -22,6 +22,7 @@ from teeter.campaigns.learning.prior import (
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import agrees_beyond_chance, choose_prior, predict_items
 from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Suggestion
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.errors import MissingExtraError

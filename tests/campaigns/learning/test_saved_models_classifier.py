@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import SETTINGS, create_campaign, label_batch
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.classifier import load_classifier, save_classifier
 from teeter.errors import InputError
 

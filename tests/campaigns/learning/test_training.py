@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, label_batch
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning import training
 from teeter.campaigns.learning.classifiers import out_of_fold
+from teeter.campaigns.settings import Settings
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaigns.killed_process import Report, kill_after, needs_fork
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import backup as backup_module
 from teeter.campaigns.store.backup import atomic_file
 from teeter.errors import FileError, StoreError

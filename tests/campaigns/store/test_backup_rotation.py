@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from campaigns.stores import new_place
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.backup import back_up_and_rotate
 from teeter.errors import FileError, InputError, StoreError
 

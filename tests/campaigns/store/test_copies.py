@@ -14,8 +14,9 @@ from sqlalchemy.exc import OperationalError
 
 from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database, copies, schema
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location
 from teeter.campaigns.store.transaction import list_campaigns

@@ -16,8 +16,9 @@ from sqlalchemy import text
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.postgres_server import PostgresServer, running_server
 from campaigns.stores import begun, reopened, shared_server
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import CampaignStore, Database
 from teeter.errors import StoreError
 

@@ -16,8 +16,9 @@ import pytest
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ModelReply, Suggestion
 from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.suggestions import chat_client

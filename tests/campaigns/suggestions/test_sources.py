@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.records import (
     Answer,
@@ -17,6 +17,7 @@ from teeter.campaigns.records import (
     SourceKind,
     SourceReport,
 )
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Suggestion
 from teeter.campaigns.suggestions.sources import (
     BLIND_SHARE,

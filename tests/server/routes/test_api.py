@@ -24,8 +24,9 @@ from server.labelled_campaigns import (
     true_label,
 )
 from server.servers import HARMFUL, PATIENCE, InlineWorker, serve_campaigns, text
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.settings import Settings
 from teeter.server.routes import api
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import EnsureQuestions, ExportLabels, FindSuspects, TaskRequest

@@ -12,9 +12,10 @@ import pytest
 from server.labelled_campaigns import make_labelled_campaign, true_label
 from server.servers import make_text_campaign, text
 from teeter.campaigns.asking.assignment import ready_items_wanted
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.records import Activity, ItemColumns, StatusReport
+from teeter.campaigns.settings import Settings
 from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.server.worker.requests import (

@@ -52,21 +52,6 @@ if TYPE_CHECKING:
 
     from teeter.bench.experiments.run_folder import Run
 
-__all__ = [
-    "Block",
-    "CodeBlock",
-    "DetailsBlock",
-    "ImageBlock",
-    "NotesBlock",
-    "ParagraphBlock",
-    "Report",
-    "ReportWriter",
-    "Section",
-    "TableBlock",
-    "render_page",
-    "write_report",
-]
-
 
 @dataclass(frozen=True)
 class ImageBlock:

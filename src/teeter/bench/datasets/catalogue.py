@@ -63,14 +63,6 @@ from teeter.bench.datasets.uci import (
 )
 from teeter.errors import InputError, PluginError, TeeterError, UnknownNameError
 
-__all__ = [
-    "DatasetSpec",
-    "dataset_from_function",
-    "find_spec",
-    "locate_dataset",
-    "names",
-]
-
 
 @dataclass(frozen=True)
 class DatasetSpec:

@@ -18,19 +18,6 @@ from teeter.errors import FileError
 if TYPE_CHECKING:
     from teeter.data.array_files import Arrays
 
-__all__ = [
-    "CIFAR10_FILES",
-    "CIFAR100_FILES",
-    "IDX_FILES",
-    "SVHN_FILES",
-    "npz_reader",
-    "read_cifar10",
-    "read_cifar100",
-    "read_idx",
-    "read_idx_files",
-    "read_svhn",
-]
-
 
 IDX_FILES = (
     "train-images?idx3-ubyte",  # Some copies have a dot before idx3 instead of a hyphen.

@@ -25,15 +25,6 @@ from teeter.data.table_columns import parse_numbers
 from teeter.data.table_files import Column, Table, read_table, text_column
 from teeter.errors import FileError
 
-__all__ = [
-    "ISOLET_DROPPED_COLUMNS",
-    "read_arff",
-    "read_isolet_files",
-    "read_letter_file",
-    "table_reader",
-]
-
-
 # Each of these has the groups (single-quoted, double-quoted, bare) for a value.
 _QUOTED = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
 _ATTRIBUTE = re.compile(

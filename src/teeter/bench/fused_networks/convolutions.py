@@ -20,19 +20,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = [
-    "CHANNELS",
-    "Dropout",
-    "convolve",
-    "convolve_and_pool",
-    "drop_rectified",
-    "extract_patches",
-    "input_gradient",
-    "patch_width",
-    "unpool",
-    "weight_gradient",
-]
-
 CHANNELS = (16, 32, 64)
 """Numbers of channels that fill the tiles of these kernels."""
 

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["optimizer_step"]
-
 BLOCK = 1024
 
 KINDS = {"adam": 0, "rmsprop": 1, "nesterov": 2, "sgd": 3}

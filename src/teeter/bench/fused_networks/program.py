@@ -43,7 +43,6 @@ from teeter.training.config import TrainingConfig
 if TYPE_CHECKING:
     from teeter.bench.fused_networks.convolutions import Dropout
 
-__all__ = ["FusedNetworks", "can_fuse", "make_program"]
 
 _CHANNELS = (16, 32, 64)
 """Numbers of channels that fill the tiles of the kernels."""

@@ -20,14 +20,6 @@ from teeter.campaigns.store import BatchOrigin, LockName, Pick, Writing
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "MOST_READY",
-    "ask_items",
-    "keep_ready",
-    "pick_ahead",
-    "ready_items_wanted",
-    "store_picks",
-]
 
 MOST_READY = 1000
 """Items that are picked ahead at most."""

@@ -13,7 +13,6 @@ from teeter.campaigns.records import Activity, ModelInfo, QuestionsReady, Status
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["Preparation"]
 
 ReportStatus = Callable[[StatusReport], None]
 

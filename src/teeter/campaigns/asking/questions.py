@@ -20,8 +20,6 @@ from teeter.campaigns.store import Pick
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["assign_ready_items", "count_held_by_others", "open_questions", "recent_answers"]
-
 
 def open_questions(
     campaign: Campaign, annotator: str, n: int, explanations: Mapping[str, Explanation]

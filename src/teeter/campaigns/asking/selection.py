@@ -27,8 +27,6 @@ from teeter.campaigns.records import PickArm, SuspectLabel
 from teeter.campaigns.store import Pick
 from teeter.learner.learner import Learner
 
-__all__ = ["choose_picks", "find_suspects"]
-
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
 

@@ -24,18 +24,6 @@ from teeter.campaigns.records import ItemKind
 from teeter.data.table_files import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
-__all__ = [
-    "CLEANLAB_NEEDS_LABELS",
-    "FORMATS",
-    "ExportRow",
-    "format_suffix",
-    "require_format",
-    "write_cleanlab",
-    "write_export",
-    "write_label_studio",
-    "write_spacy",
-]
-
 CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."
 
 _MAX_SPACY_CHARACTERS = 50_000_000

@@ -27,8 +27,6 @@ from teeter.campaigns.items.columns import format_cell, replace_surrogates
 from teeter.campaigns.records import ColumnType
 from teeter.errors import FileError
 
-__all__ = ["file_system_name", "write_image_folder"]
-
 _METADATA = "metadata.jsonl"
 
 _MANIFEST = ".teeter_export"

@@ -33,8 +33,6 @@ from teeter.campaigns.records import ColumnType
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 
-__all__ = ["ArrowColumns", "ParquetRows", "require_pyarrow", "write_parquet"]
-
 _ROWS_AT_ONCE = 5_000
 _CHARACTERS_AT_ONCE = 20_000_000
 """Rows, and about so many characters of them, that are in memory before they are written."""

@@ -26,15 +26,6 @@ from teeter.campaigns.store.queries.imported_tables import StoredRow
 if TYPE_CHECKING:
     from teeter.campaigns.finish.certificate import CertifiedLabel
 
-__all__ = [
-    "ID_COLUMN",
-    "ExportColumns",
-    "ExportRow",
-    "ExportRows",
-    "rename_imported",
-    "shown_content",
-]
-
 
 # Not frozen: one is made for every row, which would take eight times as long.
 @dataclass(slots=True)

@@ -18,15 +18,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "ErrorPrior",
-    "anytime_p_value",
-    "draws_needed",
-    "running_p_values",
-    "smallest_p_value",
-    "upper_bound",
-]
-
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 

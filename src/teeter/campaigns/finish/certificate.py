@@ -35,15 +35,6 @@ from teeter.campaigns.store import (
 )
 from teeter.errors import InputError
 
-__all__ = [
-    "CertifiedLabel",
-    "certificate_id",
-    "certificate_page",
-    "certified_labels",
-    "certify_finish",
-    "make_certificate",
-]
-
 METHOD = (
     "A model was frozen, and items were drawn at random, without replacement, from those that no "
     "person had labelled when the model was trained. Annotators label the drawn items without "

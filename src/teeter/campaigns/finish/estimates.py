@@ -22,12 +22,6 @@ from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.learning.stopping import wilson_interval
 from teeter.campaigns.records import ClassShare, PlannedStep, ReliabilityBin
 
-__all__ = [
-    "estimate_class_shares",
-    "measure_reliability",
-    "plan_labels",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 Integers: TypeAlias = npt.NDArray[np.int64]

@@ -16,8 +16,6 @@ from teeter.errors import InputError, UnknownResourceError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["Finish"]
-
 
 class Finish:
     """A promise of how many labels of the model are wrong, and its certificates."""

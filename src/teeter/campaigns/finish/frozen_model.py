@@ -43,16 +43,6 @@ from teeter.campaigns.store import (
 )
 from teeter.errors import InputError
 
-__all__ = [
-    "FrozenFinish",
-    "ModelChoice",
-    "PromiseGroup",
-    "choose_model",
-    "freeze",
-    "load_finish",
-    "store_finish",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _ENOUGH_CONTROLS = 1.25

@@ -33,20 +33,6 @@ from teeter.campaigns.finish.bounds import (
 )
 from teeter.errors import InputError
 
-__all__ = [
-    "MIN_ERROR",
-    "FrozenSet",
-    "Outcomes",
-    "PromiseTerms",
-    "Step",
-    "StepResult",
-    "attempt_level",
-    "best_step",
-    "judge_steps",
-    "make_steps",
-    "trace_coverage",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]

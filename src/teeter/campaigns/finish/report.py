@@ -48,20 +48,6 @@ from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
 
-__all__ = [
-    "ItemAnswers",
-    "choose_terms",
-    "describe_error",
-    "judge_groups",
-    "look",
-    "look_at_finish",
-    "newest_certificate",
-    "percent",
-    "request_draws",
-    "start_finish",
-    "wrong_share",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 Booleans: TypeAlias = npt.NDArray[np.bool_]

@@ -17,8 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 from teeter.errors import InputError, ServerError
 
-__all__ = ["NotebookPage", "find_notebook_origin", "open_notebook_page"]
-
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SERVE = """
 import sys

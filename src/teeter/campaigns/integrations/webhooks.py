@@ -33,20 +33,6 @@ from teeter.campaigns.trust import (
 )
 from teeter.errors import InputError, TeeterError
 
-__all__ = [
-    "DeliveryCounts",
-    "StoredDelivery",
-    "StoredWebhook",
-    "WebhookEvent",
-    "add_webhook",
-    "deliver_due",
-    "list_deliveries",
-    "list_webhooks",
-    "remove_webhook",
-    "sign_payload",
-    "verify_signature",
-]
-
 logger = logging.getLogger(__name__)
 
 SIGNATURE_HEADER = "Teeter-Signature"

@@ -30,8 +30,6 @@ from teeter.data.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
 
-__all__ = ["StoredImport", "require_kind", "store_items"]
-
 
 @dataclass(frozen=True, eq=False)
 class _ImportBaseline:

@@ -23,15 +23,6 @@ import numpy as np
 from teeter.campaigns.items.columns import ImportedTable, TableRow, encode_cells
 from teeter.campaigns.records import ColumnType, TableColumn
 
-__all__ = [
-    "arrow_type_of",
-    "arrow_values",
-    "decode_arrow_column",
-    "encode_arrow_column",
-    "read_arrow_rows",
-    "read_arrow_schema",
-]
-
 _ROWS_AT_ONCE = 2_000
 """Rows that are in memory as Python objects while a table is encoded."""
 

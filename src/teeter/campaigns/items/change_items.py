@@ -44,8 +44,6 @@ from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.encoders import Vectors, format_card, parse_card, run_encoder
 from teeter.errors import InputError, UnknownItemError
 
-__all__ = ["change_item", "put_back_items", "withdraw_items"]
-
 _MAX_NAMED = 5
 """Unknown items that an error names."""
 

@@ -39,31 +39,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.items.item import Item
     from teeter.campaigns.store import Reading
 
-__all__ = [
-    "ABSENT",
-    "LIMITED_TYPES",
-    "MAX_DEPTH",
-    "MAX_SHOWN_CELL",
-    "ImportedTable",
-    "TableRow",
-    "csv_column_type",
-    "decode_cells",
-    "drop_infinite",
-    "encode_cells",
-    "fits_type",
-    "format_cell",
-    "merge_columns",
-    "normalize_cell",
-    "parse_column_filter",
-    "read_shown_columns",
-    "replace_cells",
-    "replace_surrogates",
-    "require_columns",
-    "require_shown_columns",
-    "rows_from_mappings",
-    "typed_value",
-    "typed_values",
-]
 
 MAX_SHOWN_CELL = 4_000
 """Characters of a cell that are shown. Long texts belong into the text of the item."""

@@ -25,15 +25,6 @@ from teeter.errors import (
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "SIGNATURE_BYTES",
-    "ImageFetcher",
-    "describe_missing_images",
-    "image_suffix",
-    "is_link",
-    "replace_image_links",
-]
-
 
 SIGNATURE_BYTES = 16
 """Bytes that tell the format."""

@@ -25,20 +25,6 @@ from teeter.encoders import format_card
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError
 
-__all__ = [
-    "Item",
-    "content_digest",
-    "format_card_cell",
-    "parse_items",
-    "parse_vector",
-    "quote_id",
-    "read_image_items",
-    "refuse_frame",
-    "require_printable",
-    "require_valid_unicode",
-]
-
-
 _MAX_QUOTED_ID = 60
 """Characters of an id that error messages show."""
 

@@ -44,8 +44,6 @@ from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.trust import require_trusted_folder
 from teeter.errors import FileError, InputError, UnknownItemError
 
-__all__ = ["Items", "read_content"]
-
 _MAX_TEXT = 20_000
 """Characters of a text that are sent to the page."""
 

@@ -52,16 +52,6 @@ from teeter.data.table_files import (
 from teeter.encoders import format_card
 from teeter.errors import InputError, UnknownNameError
 
-__all__ = [
-    "ARRAY_SUFFIXES",
-    "SourceTable",
-    "UnusedLabels",
-    "detect_kind",
-    "find_unused_labels",
-    "read_items",
-    "read_source_table",
-]
-
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
 

@@ -35,18 +35,6 @@ from teeter.training import TrainingConfig
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = [
-    "TRAINING",
-    "PseudoExampleRegression",
-    "cross_fit",
-    "fit_temperature",
-    "head_factory",
-    "ignore_few_labels_warning",
-    "linear_head",
-    "out_of_fold",
-    "predict_logits",
-    "seen_classes",
-]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

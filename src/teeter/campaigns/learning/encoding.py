@@ -36,18 +36,6 @@ from teeter.encoders import (
 )
 from teeter.errors import InputError, StoreError
 
-__all__ = [
-    "ENOUGH_TO_BEGIN",
-    "USER_ENCODER",
-    "PreparedEncoder",
-    "ProgressReport",
-    "encode_items",
-    "encode_missing_items",
-    "load_encoder",
-    "prepare_encoder",
-    "store_encoding",
-]
-
 USER_ENCODER = "you"
 """The encoder name of features that came with the items, or from a user's function."""
 

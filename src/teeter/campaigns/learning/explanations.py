@@ -15,7 +15,6 @@ from teeter.campaigns.records import Explanation, Neighbour
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["Explainer"]
 
 _NEIGHBOURS = 3
 """Similar labelled items in an explanation."""

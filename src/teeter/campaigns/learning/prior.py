@@ -39,16 +39,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.settings import Settings
     from teeter.campaigns.store import CampaignStore, StoredEncoding
 
-__all__ = [
-    "CLASS_NAMES",
-    "FADED_LABELS",
-    "ClassPrior",
-    "PriorReader",
-    "PseudoExamples",
-    "explain_names",
-    "explain_unused_names",
-    "has_faded",
-]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

@@ -24,8 +24,6 @@ from teeter.campaigns.status import count_unencoded
 from teeter.campaigns.store import CampaignStore, Reading
 from teeter.errors import InputError
 
-__all__ = ["FeaturePool", "RoundSettings", "RoundState", "RoundStateReader", "with_model"]
-
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
 

@@ -49,19 +49,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.learning.rounds import RoundSettings, RoundState
     from teeter.learner.learner import Learner
 
-__all__ = [
-    "PICKING",
-    "Arrays",
-    "FeatureScaler",
-    "build_classifier",
-    "dump_layers",
-    "has_same_features",
-    "load_arrays",
-    "load_models",
-    "load_temperature",
-    "rescale_model",
-    "scale_features",
-]
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 

@@ -12,14 +12,6 @@ from typing import Any
 
 from teeter.campaigns.records import AccuracyEstimate
 
-__all__ = [
-    "Progress",
-    "estimate_accuracy",
-    "estimate_model_accuracy",
-    "give_advice",
-    "wilson_interval",
-]
-
 STABLE_KAPPA = 0.99
 """Cohen's kappa between the predictions of two models from which on little changes."""
 

@@ -44,19 +44,6 @@ from teeter.strategies.api import make_strategy
 if TYPE_CHECKING:
     from teeter.campaigns.store import CampaignStore
 
-__all__ = [
-    "ChosenPrior",
-    "ModelFacts",
-    "PredictedClass",
-    "choose_prior",
-    "labelled_items",
-    "load_learner",
-    "load_picker",
-    "measure_previous_encoder",
-    "predict_items",
-    "predict_rows",
-    "train_model",
-]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

@@ -39,22 +39,6 @@ from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
 
-__all__ = [
-    "BREAK_SECONDS",
-    "MIN_ITEMS",
-    "AnnotatorAccuracy",
-    "AnnotatorPace",
-    "accuracy_of_annotators",
-    "annotator_stats",
-    "cohen_kappa",
-    "krippendorff_alpha",
-    "krippendorff_alpha_by_class",
-    "measure_agreement",
-    "observed_agreement",
-    "pace_of",
-    "prediction_agreement",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 Floats: TypeAlias = npt.NDArray[np.float64]

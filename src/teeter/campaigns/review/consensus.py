@@ -20,20 +20,6 @@ from teeter.campaigns.records import Answer, AnswerKind, ConsensusMethod, Decisi
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading, StoredItem
 
-__all__ = [
-    "CampaignSnapshot",
-    "ConsensusLabel",
-    "DawidSkeneResult",
-    "Disagreement",
-    "answers_of_people",
-    "combine_answers",
-    "dawid_skene",
-    "describe_disagreements",
-    "find_disagreements",
-    "majority_labels",
-    "read_snapshot",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 Floats: TypeAlias = npt.NDArray[np.float64]

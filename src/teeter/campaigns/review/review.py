@@ -13,8 +13,6 @@ from teeter.campaigns.store.caching import cached_by
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["Review"]
-
 
 def _newest_change(review: Review, view: Reading) -> int:
     """Return a number that changes with every answer, decision and setting."""

@@ -31,14 +31,6 @@ from teeter.errors import FileError, InputError, StoreError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = [
-    "RotatedBackup",
-    "atomic_file",
-    "back_up",
-    "back_up_and_rotate",
-    "copy_intact_backup",
-    "restore",
-]
 
 _LOG_SUFFIXES = ("-journal", "-wal", "-shm")
 """What SQLite appends to the name of a database for the files beside it."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-__all__ = ["cached_by"]
-
 P = ParamSpec("P")
 OwnerT = TypeVar("OwnerT")
 ValueT = TypeVar("ValueT")

@@ -20,15 +20,6 @@ from teeter.campaigns.store.transaction import add_campaign, find_campaign, list
 from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 
-__all__ = [
-    "copy_campaign",
-    "copy_rows",
-    "copy_to_location",
-    "delete_rows",
-    "restore_to_database",
-]
-
-
 _TABLES = (
     schema.classes,
     schema.items,

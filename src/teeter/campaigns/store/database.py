@@ -37,18 +37,6 @@ from teeter.campaigns.store.migrations import (
 )
 from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
-__all__ = [
-    "Clock",
-    "Database",
-    "damage_message",
-    "database_error_message",
-    "format_time",
-    "is_sqlite_busy",
-    "is_url",
-    "split_location",
-    "utc_now",
-]
-
 Clock = Callable[[], datetime]
 """Returns the current time in UTC. Tests inject another one."""
 

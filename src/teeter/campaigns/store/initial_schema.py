@@ -6,8 +6,6 @@ must still become what that migration expects, whatever ``schema`` says by then.
 
 from __future__ import annotations
 
-__all__ = ["initial_statements"]
-
 _SQLITE_TYPES = {"SERIAL": "INTEGER", "BIGINT": "INTEGER", "BYTEA": "BLOB"}
 """The types that have other names in SQLite."""
 

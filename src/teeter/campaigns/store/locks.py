@@ -18,8 +18,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import LOCKS
 
-__all__ = ["LockName", "LockQueries", "has_crashed", "new_holder"]
-
 
 class LockName(StrEnum):
     """What a lock protects."""

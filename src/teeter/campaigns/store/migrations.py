@@ -30,15 +30,6 @@ from sqlalchemy import (
 from teeter.campaigns.store.initial_schema import initial_statements
 from teeter.errors import StoreError
 
-__all__ = [
-    "MIGRATIONS",
-    "Migration",
-    "is_campaign_database",
-    "is_up_to_date",
-    "migrate",
-    "require_own_schema",
-]
-
 # Not part of schema: this table must exist before any other is created or changed.
 _applied = Table(
     "migrations",

@@ -56,19 +56,6 @@ from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
 from teeter.errors import InputError, StoreError, UnknownNameError
 
-__all__ = [
-    "CampaignStore",
-    "Reading",
-    "StoredCampaign",
-    "Writing",
-    "add_campaign",
-    "campaign_names",
-    "find_campaign",
-    "list_campaigns",
-    "new_campaign",
-    "validate_name",
-]
-
 
 @dataclass(frozen=True)
 class StoredCampaign:

@@ -26,17 +26,6 @@ from teeter.campaigns.classes import readable_name
 from teeter.campaigns.records import ClassDescription
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
-__all__ = [
-    "KEY_VARIABLE",
-    "ChatClient",
-    "ChatReply",
-    "Prompt",
-    "TextRefusedError",
-    "build_prompt",
-    "normalize_endpoint",
-    "parse_label",
-]
-
 KEY_VARIABLE = "TEETER_SUGGEST_KEY"
 """The environment variable with the key of the server. The key is never stored."""
 

@@ -39,14 +39,6 @@ from teeter.campaigns.suggestions.chat_client import (
 from teeter.campaigns.suggestions.sources import validate_source_name
 from teeter.errors import InputError, ServerUnavailableError
 
-__all__ = [
-    "LanguageModel",
-    "StopReason",
-    "SuggestionRun",
-    "ask_language_model",
-    "require_texts",
-]
-
 MAX_PARALLEL = 32
 """Requests that may be on their way at once."""
 

@@ -55,18 +55,6 @@ from teeter.data.table_files import (
 )
 from teeter.errors import InputError
 
-__all__ = [
-    "BLIND_SHARE",
-    "is_answered_blind",
-    "measure_sources",
-    "parse_predictions",
-    "rank_sources",
-    "read_predictions",
-    "store_predictions",
-    "validate_source_name",
-    "visible_suggestions",
-]
-
 BLIND_SHARE = 0.1
 """The share of picked items that are shown without their suggestion, to compare with the others."""
 

@@ -27,7 +27,6 @@ from teeter.campaigns.suggestions.sources import (
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["Suggestions"]
 
 _MEASURE_SECONDS = 10.0
 """How long a measured accuracy of a source is used. Measuring reads all answers."""

@@ -32,8 +32,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-__all__ = ["fill_flip_rates"]
-
 NEIGHBOURS = 8
 """Tiles of rows whose programs run side by side, to share a direction in the cache."""
 

@@ -28,8 +28,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["lower_by_cells"]
-
 ROWS = 512
 """Rows of a program."""
 

@@ -33,8 +33,6 @@ from teeter.base.arrays import tiles
 from teeter.base.seeds import derive_seed, stream, uniform
 from teeter.kernels.distances import NEGLIGIBLE, Cosine, Distance
 
-__all__ = ["seed_on_gpu"]
-
 ROWS = 128
 """Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row."""
 

@@ -34,8 +34,6 @@ from teeter.base.arrays import full_precision_matmul, memory_budget
 from teeter.kernels.directions import BLOCK, SubspaceDirections
 from teeter.kernels.fused.flip_rates import ROUNDING
 
-__all__ = ["FusedSubspaceRates", "fill_subspace_rates", "invert_gaps"]
-
 ROWS = 64
 """Rows of a program: as many as one tensor core instruction takes."""
 

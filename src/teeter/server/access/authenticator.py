@@ -15,15 +15,6 @@ from teeter.server.access.login_config import SecurityConfig
 from teeter.server.access.sessions import LoginMethod, Session
 from teeter.server.access.tokens import token_prefix
 
-__all__ = [
-    "Authenticator",
-    "CampaignTokenStore",
-    "FailedLoginLimit",
-    "TooManyLoginsError",
-    "WrongTokenError",
-]
-
-
 _IPV6_PREFIX = 64
 _MAX_CLIENTS = 10_000
 """Clients that are remembered. Older ones are forgotten, so that memory stays bounded."""

@@ -46,23 +46,6 @@ from teeter.errors import FileError, InputError, PermissionDeniedError
 from teeter.server.access.sessions import EndedSessions
 from teeter.server.access.tokens import Tokens
 
-__all__ = [
-    "LOOPBACK_HOSTS",
-    "AccessConfig",
-    "HeaderConfig",
-    "LanguageModelSettings",
-    "LoginConfig",
-    "OidcConfig",
-    "SecurityConfig",
-    "ServerSettings",
-    "is_loopback",
-    "normalize_name",
-    "read_login_config",
-    "read_server_settings",
-    "require_tls",
-]
-
-
 CLIENT_SECRET_VARIABLE = "TEETER_OIDC_CLIENT_SECRET"
 
 _MAX_NAME = 80

@@ -33,33 +33,6 @@ from teeter.server.access.sessions import (
     protect_cookie_name,
 )
 
-__all__ = [
-    "CALLBACK_PATH",
-    "HEALTH_PATH",
-    "HOME",
-    "SAFE_METHODS",
-    "AllowedHostsMiddleware",
-    "BearerTokenMiddleware",
-    "BodyLimitMiddleware",
-    "CsrfMiddleware",
-    "FailClosedMiddleware",
-    "ForwardedHeadersMiddleware",
-    "HealthMiddleware",
-    "HttpMiddleware",
-    "LoginRequiredMiddleware",
-    "MessageFramingMiddleware",
-    "SameOriginMiddleware",
-    "SecurityHeadersMiddleware",
-    "SessionMiddleware",
-    "TrustedHeaderMiddleware",
-    "client_address",
-    "is_api",
-    "is_static",
-    "local_path",
-    "peer_address",
-    "refuse",
-]
-
 logger = logging.getLogger(__name__)
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})

@@ -25,15 +25,6 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from teeter.errors import TeeterError
 from teeter.server.access.login_config import OidcConfig, require_tls
 
-__all__ = [
-    "LoginAttempt",
-    "LoginAttempts",
-    "LoginRefusedError",
-    "OidcProvider",
-    "ProviderUnavailableError",
-]
-
-
 _MAX_ATTEMPT_AGE = 600
 """Seconds in which a person must log in at the provider."""
 

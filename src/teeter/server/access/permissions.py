@@ -22,18 +22,6 @@ from teeter.server.access.login_config import normalize_name
 from teeter.server.service import CampaignService
 from teeter.server.workspace import Workspace
 
-__all__ = [
-    "campaign_member",
-    "can_create_campaigns",
-    "current_session",
-    "current_user",
-    "get_workspace",
-    "owned_campaign",
-    "permissions_in",
-    "require_campaign_creator",
-    "require_permission",
-]
-
 
 def get_workspace(request: Request) -> Workspace:
     """Return the campaigns of the server."""

@@ -14,16 +14,6 @@ from starlette.responses import Response
 
 from teeter.base.files import atomic_write, write_errors
 
-__all__ = [
-    "ANONYMOUS",
-    "PROXY_USER",
-    "EndedSessions",
-    "LoginMethod",
-    "Session",
-    "SessionCookie",
-    "protect_cookie_name",
-]
-
 PROXY_USER = "proxy_user"
 """The key of the state of a request with the name that a trusted proxy gave the person."""
 

@@ -17,16 +17,6 @@ from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.server.service import CampaignService
 
-__all__ = [
-    "CampaignTokens",
-    "Tokens",
-    "make_token",
-    "remove_token",
-    "server_secret",
-    "token_prefix",
-]
-
-
 logger = logging.getLogger(__name__)
 
 _MIN_LENGTH = 16

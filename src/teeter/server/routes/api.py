@@ -21,7 +21,6 @@ from teeter.campaigns.asking.questions import (
     open_questions,
     recent_answers,
 )
-from teeter.campaigns.campaign import Settings
 from teeter.campaigns.classes import validate_classes
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
@@ -42,6 +41,7 @@ from teeter.campaigns.records import (
     ShownSuggestion,
     UndoResult,
 )
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
@@ -76,8 +76,6 @@ from teeter.server.service import CampaignService
 from teeter.server.uploads import image_response, save_upload, upload_digest
 from teeter.server.worker.requests import ExportLabels, MapKind, PredictTexts
 from teeter.server.workspace import CampaignOwner
-
-__all__ = ["VisibleCampaigns", "describe_campaign", "find_visible_campaigns", "router"]
 
 router = APIRouter(prefix="/api/v1")
 

@@ -14,9 +14,6 @@ from teeter.campaigns.records import Certificate, FinishReport, Permission
 from teeter.server.access.permissions import current_user, require_permission
 from teeter.server.schemas import RequestBody
 
-__all__ = ["DrawsIn", "FinishIn", "page_router", "router"]
-
-
 MOST_DRAWS = 100_000
 """Random items that can be asked for at once."""
 

@@ -32,8 +32,6 @@ from teeter.server.schemas import ItemId, JobStarted, RequestBody, SettingsIn, S
 from teeter.server.uploads import save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
 
-__all__ = ["MAX_ITEMS", "router"]
-
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 MAX_ITEMS = 1000

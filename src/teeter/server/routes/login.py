@@ -26,8 +26,6 @@ from teeter.server.access.permissions import current_session, get_workspace
 from teeter.server.access.sessions import protect_cookie_name
 from teeter.server.routes.pages import render_page
 
-__all__ = ["OidcLogin", "make_oidc_login", "router"]
-
 logger = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)

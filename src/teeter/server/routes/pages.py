@@ -72,15 +72,6 @@ from teeter.server.schemas import CampaignOut, DisagreementOut, LabelMode, Label
 from teeter.server.service import CampaignService
 from teeter.server.worker.requests import MapKind
 
-__all__ = [
-    "QUESTIONS_ON_PAGE",
-    "CampaignPage",
-    "open_campaign_page",
-    "render_error",
-    "render_page",
-    "router",
-]
-
 router = APIRouter(include_in_schema=False)
 
 QUESTIONS_ON_PAGE = 40

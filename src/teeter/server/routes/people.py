@@ -16,9 +16,6 @@ from teeter.server.access.permissions import (
 from teeter.server.routes.pages import open_campaign_page
 from teeter.server.schemas import NameIn, NewToken, PersonIn
 
-__all__ = ["page_router", "router"]
-
-
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 

@@ -22,13 +22,6 @@ from teeter.server.schemas import (
 )
 from teeter.server.service import CampaignService
 
-__all__ = [
-    "ReviewService",
-    "page_router",
-    "require_review_permission",
-    "router",
-]
-
 
 class ReviewService:
     """What reviewers do in a campaign.

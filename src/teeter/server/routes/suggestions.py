@@ -30,12 +30,6 @@ from teeter.server.schemas import (
 )
 from teeter.server.uploads import save_upload
 
-__all__ = [
-    "page_router",
-    "router",
-]
-
-
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 SourceField = Annotated[

@@ -24,9 +24,6 @@ from teeter.server.access.permissions import get_workspace, permissions_in
 from teeter.server.routes.pages import render_page
 from teeter.server.service import CampaignService
 
-__all__ = ["router"]
-
-
 router = APIRouter(include_in_schema=False)
 
 

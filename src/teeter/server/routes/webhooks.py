@@ -25,12 +25,6 @@ from teeter.server.access.permissions import current_user, require_permission
 from teeter.server.schemas import RequestBody
 from teeter.server.service import CampaignService
 
-__all__ = [
-    "WebhookSender",
-    "router",
-]
-
-
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0

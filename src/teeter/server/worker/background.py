@@ -21,8 +21,6 @@ from teeter.campaigns.records import Activity, Explanation, QuestionsReady, Stat
 from teeter.errors import TeeterError
 from teeter.server.worker.requests import EnsureQuestions, TaskRequest, WarmUp
 
-__all__ = ["BackgroundTaskError", "BackgroundWorker", "WorkerStatus"]
-
 logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")

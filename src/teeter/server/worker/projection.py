@@ -15,8 +15,6 @@ from teeter.base.files import atomic_write
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.errors import MissingExtraError
 
-__all__ = ["project_items", "project_pca", "project_tsne", "write_ldm", "write_map"]
-
 FloatArray = npt.NDArray[np.float32]
 
 MAX_ROWS = 20_000

@@ -23,24 +23,6 @@ from teeter.campaigns.records import (
 if TYPE_CHECKING:
     from teeter.campaigns.settings import Settings
 
-__all__ = [
-    "AddItems",
-    "ChangeItem",
-    "CreateCampaign",
-    "DrawMap",
-    "EncodeItems",
-    "EnsureQuestions",
-    "ExportLabels",
-    "FindSuspects",
-    "MapFile",
-    "MapKind",
-    "PickAhead",
-    "PredictTexts",
-    "TaskRequest",
-    "TextsPredicted",
-    "TrainModel",
-    "WarmUp",
-]
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 

@@ -21,8 +21,6 @@ from teeter.campaigns.suggestions.language_model import (
 from teeter.errors import InputError, ServerError, ServerUnavailableError, StoreError
 from teeter.server.service import CampaignService
 
-__all__ = ["Suggester"]
-
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0

@@ -50,8 +50,6 @@ from teeter.server.worker.requests import (
     WarmUp,
 )
 
-__all__ = ["TaskHandlers", "create_campaign", "make_task_handler"]
-
 ReportStatus = Callable[[StatusReport], None]
 
 NICENESS = 5

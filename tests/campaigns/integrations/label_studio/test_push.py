@@ -10,7 +10,8 @@ from PIL import Image
 from campaigns.fake_label_studio import FakeLabelStudio
 from campaigns.label_studio_backends import LabelStudioBackend
 from campaigns.label_studio_scenarios import true_label, valid_answers, wrong_label
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions.sources import is_answered_blind
 
 

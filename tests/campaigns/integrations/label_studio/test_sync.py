@@ -26,9 +26,10 @@ from campaigns.label_studio_backends import (
 )
 from campaigns.label_studio_scenarios import SCENARIOS, true_label, valid_answers
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.label_studio import LabelStudio
 from teeter.campaigns.integrations.label_studio.sync import FULL_READ_INTERVAL
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database, LockName, schema
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import format_time

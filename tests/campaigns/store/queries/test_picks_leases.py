@@ -18,7 +18,8 @@ from sqlalchemy import event
 from campaigns.fake_clock import FakeClock
 from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import LockName
 
 VECTORS = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)

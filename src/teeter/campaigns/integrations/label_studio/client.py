@@ -29,16 +29,6 @@ from teeter.campaigns.integrations.label_studio.payloads import (
 )
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
-__all__ = [
-    "LabelStudioClient",
-    "ListingChangedError",
-    "NotFoundError",
-    "ProjectTasks",
-    "is_personal_access_token",
-    "normalize_url",
-]
-
-
 Record = TypeVar("Record", bound=BaseModel)
 
 MAX_ATTEMPTS = 5

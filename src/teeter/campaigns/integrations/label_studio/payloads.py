@@ -22,26 +22,6 @@ from teeter.campaigns.records import ShownSuggestion
 from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
-__all__ = [
-    "CHOICES_TAG",
-    "ITEM_FIELD",
-    "MODEL_VERSION",
-    "OBJECT_TAG",
-    "Annotation",
-    "FileUpload",
-    "ImportResponse",
-    "LabelStudioTask",
-    "NewProject",
-    "NewTask",
-    "Project",
-    "User",
-    "add_missing_classes",
-    "build_label_config",
-    "chosen_class",
-    "format_instructions",
-    "format_title",
-]
-
 ITEM_FIELD = "teeter_item"
 """Field of a task's data that holds the item id; teeter recognises its own tasks by it."""
 

@@ -24,8 +24,6 @@ from teeter.campaigns.store import ImportedAnnotation, ProjectLink, Writing
 from teeter.campaigns.store.database import format_time
 from teeter.errors import InputError
 
-__all__ = ["LABEL_STUDIO_ANNOTATOR", "PullSummary", "import_annotations"]
-
 LABEL_STUDIO_ANNOTATOR = "label-studio"
 """The annotator who picks for Label Studio are assigned to. Answers are credited to the annotators'
 e-mail addresses, and to this name only if there is no usable address."""

@@ -26,16 +26,6 @@ from teeter.campaigns.store import Pick, ProjectLink
 from teeter.campaigns.suggestions.sources import measure_sources, visible_suggestions
 from teeter.errors import FileError, MissingExtraError, ServerError
 
-__all__ = [
-    "ScoredPick",
-    "TaskPusher",
-    "format_features",
-    "image_urls",
-    "split_by_size",
-    "upload_images",
-]
-
-
 T = TypeVar("T")
 
 MAX_SHOWN_FEATURES = 40

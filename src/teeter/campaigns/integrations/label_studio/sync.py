@@ -39,16 +39,6 @@ from teeter.campaigns.integrations.label_studio.push import TaskPusher
 from teeter.campaigns.store import LockName, ProjectLink
 from teeter.errors import InputError, ServerError, StoreError
 
-__all__ = [
-    "LabelStudio",
-    "SyncResult",
-    "hold_sync_lock",
-    "open_link",
-    "save_project",
-    "sync_campaign",
-]
-
-
 LOCK_SECONDS = 45.0
 """How long a sync keeps the lock without extending it: longer than a request may take to fail."""
 

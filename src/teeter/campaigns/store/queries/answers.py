@@ -23,11 +23,6 @@ from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_r
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
-__all__ = [
-    "AnswerQueries",
-    "DecisionQueries",
-]
-
 _LIVE_ANSWER = (
     select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
     .join(schema.items, ITEMS.id == ANSWERS.item_id)

@@ -18,13 +18,6 @@ from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
 from teeter.errors import InputError, UnknownNameError
 
-__all__ = [
-    "ClassQueries",
-    "DescriptionQueries",
-    "find_alike",
-    "require_distinct_names",
-]
-
 _RENAMED = "class renamed"
 """The line of the history with the names of a class before and after."""
 

@@ -35,8 +35,6 @@ from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
 from teeter.errors import InputError, StoreError
 
-__all__ = ["EncodingQueries", "ItemFeatures", "StoredEncoding"]
-
 Vectors = npt.NDArray[np.float32]
 
 _EVEN_SPREAD = (cast(ITEMS.id, BigInteger) * literal(2654435761, BigInteger)) % literal(

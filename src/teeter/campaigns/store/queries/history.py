@@ -13,8 +13,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import HISTORY
 
-__all__ = ["HistoryQueries"]
-
 _INSERT = insert(schema.history)
 
 

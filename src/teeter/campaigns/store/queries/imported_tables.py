@@ -26,8 +26,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
 
-__all__ = ["ImportedTableQueries", "NewRow", "StoredRow", "items_with_text"]
-
 _ROWS_AT_ONCE = 500
 """Rows that are in memory at once. A cell may have megabytes."""
 

@@ -36,13 +36,6 @@ from teeter.campaigns.store.schema import (
 )
 from teeter.errors import InputError, UnknownItemError
 
-__all__ = [
-    "Deduplicated",
-    "ItemQueries",
-    "StoredItem",
-    "deduplicate",
-]
-
 _MOST_COMPARED_IDS = 2000
 """Item ids that are compared with an unknown one, to suggest the one that was meant."""
 

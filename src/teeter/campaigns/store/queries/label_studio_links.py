@@ -12,8 +12,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
 
-__all__ = ["ImportedAnnotation", "LabelStudioQueries", "ProjectLink"]
-
 
 @dataclass(frozen=True)
 class ProjectLink:

@@ -13,8 +13,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import PEOPLE
 
-__all__ = ["PeopleQueries", "StoredPerson"]
-
 
 @dataclass(frozen=True)
 class StoredPerson:

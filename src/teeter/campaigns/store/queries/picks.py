@@ -34,8 +34,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
 
-__all__ = ["BatchOrigin", "Pick", "PickQueries"]
-
 RANDOM_STRATEGY = "random"
 """The strategy whose picks are a random sample."""
 

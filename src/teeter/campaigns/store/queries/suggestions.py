@@ -32,14 +32,6 @@ from teeter.campaigns.store.schema import (
 )
 from teeter.errors import UnknownNameError
 
-__all__ = [
-    "ModelReply",
-    "Source",
-    "Suggestion",
-    "SuggestionQueries",
-]
-
-
 _SOURCE_REMOVED = "source removed"
 """The line of the history with the name of a source that was removed."""
 

@@ -14,14 +14,6 @@ from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
 
-__all__ = [
-    "FinishQueries",
-    "ModelQueries",
-    "ModelSummary",
-    "StoredFinish",
-    "StoredModel",
-]
-
 
 @dataclass(frozen=True)
 class ModelSummary:

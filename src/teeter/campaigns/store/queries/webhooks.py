@@ -22,8 +22,6 @@ from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
 from teeter.errors import UnknownResourceError
 
-__all__ = ["StoredDelivery", "StoredWebhook", "WebhookEvent", "WebhookQueries"]
-
 _LINES_AT_ONCE = 1_000
 """Lines of the history that are read in one transaction."""
 
