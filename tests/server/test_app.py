@@ -80,3 +80,11 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
         for page in ("/c/texts/items", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
             client.get(page)
         assert Campaign.open(path).history() == before
+
+
+def test_a_form_has_no_page(client: TestClient) -> None:
+    form = client.get("/logout")
+
+    assert form.status_code == 405
+    assert "<h1>Not a page</h1>" in form.text
+    assert "does not answer to GET" in form.text

@@ -8,13 +8,45 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from server.labelled_campaigns import AT
-from server.servers import make_image_campaign, make_text_campaign, serve_campaigns
-from teeter.campaigns.records import EncodingResult, ImportResult
-from teeter.server.worker.requests import DrawMap, FindSuspects, MapKind
+from server.labelled_campaigns import (
+    AT,
+)
+from server.servers import (
+    make_image_campaign,
+    make_text_campaign,
+    serve_campaigns,
+)
+from teeter.campaigns.records import (
+    EncodingResult,
+    ImportResult,
+)
+from teeter.server.service import make_slug
+from teeter.server.worker.requests import (
+    DrawMap,
+    FindSuspects,
+    MapKind,
+)
 from teeter.server.workspace import Workspace, _MapDrawings
 
 DAMAGED = b"not a database at all, and long enough to look at " * 20
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("ünï", "uni"),
+        ("Straße 1", "strasse-1"),
+        ("ﬁne", "fine"),
+        ("标注", "campaign"),
+    ],
+)
+def test_slugs_consist_of_letters_digits_and_hyphens(name: str, slug: str) -> None:
+    assert make_slug(name, taken=[]) == slug
+
+
+def test_a_slug_that_is_taken_gets_a_number() -> None:
+    assert make_slug("uni", taken=["uni"]) == "uni-2"
+    assert make_slug("uni", taken=["uni", "uni-2"]) == "uni-3"
 
 
 def list_campaigns(client: TestClient) -> list[str]:

@@ -32,12 +32,18 @@ from teeter.server.access import (
     WrongTokenError,
     security_middleware,
 )
+from teeter.server.pages import render_error
 from teeter.server.routes import (
-    api,
+    campaigns,
+    classes,
+    export,
     finish,
     items,
-    pages,
+    labelling,
+    login,
+    model,
     people,
+    progress,
     review,
     suggestions,
     system,
@@ -71,19 +77,31 @@ One that is not listed has the status of its closest base class.
 
 
 ROUTERS = (
-    api.router,
-    people.router,
-    review.router,
+    campaigns.router,
+    labelling.router,
     items.router,
-    webhooks.router,
-    system.router,
+    progress.router,
+    model.router,
+    export.router,
+    classes.router,
     suggestions.router,
+    review.router,
+    people.router,
     finish.router,
-    pages.router,
-    people.page_router,
+    webhooks.router,
+    login.router,
+    campaigns.page_router,
+    labelling.page_router,
+    items.page_router,
+    progress.page_router,
+    model.page_router,
+    export.page_router,
+    classes.page_router,
     review.page_router,
-    suggestions.page_router,
+    people.page_router,
     finish.page_router,
+    login.page_router,
+    system.router,
 )
 """The routers of the server.
 
@@ -186,14 +204,14 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
 
     # Imported here: joserfc is needed for this login only.
     try:
-        from teeter.server.routes import login
+        from teeter.server.routes import oidc
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"Logging in with OpenID Connect needs {error.name}: pip install 'teeter[team]'."
         ) from None
 
-    app.state.oidc_login = login.make_oidc_login(security)
-    app.router.routes.extend(login.router.routes)
+    app.state.oidc_login = oidc.make_oidc_login(security)
+    app.router.routes.extend(oidc.router.routes)
 
 
 async def _on_teeter_error(request: Request, error: TeeterError) -> Response:
@@ -251,6 +269,6 @@ def _error_response(
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": sentence}, status, headers)
 
-    response = pages.render_error(request, sentence, status)
+    response = render_error(request, sentence, status)
     response.headers.update(headers or {})
     return response

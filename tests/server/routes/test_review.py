@@ -7,12 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from cli.commands import run_campaign
-from server.labelled_campaigns import AT
-from server.servers import serve_campaigns
+from server.labelled_campaigns import (
+    AT,
+    LabelledCampaign,
+    other_label,
+    true_label,
+)
+from server.servers import (
+    serve_campaigns,
+)
 from server.teams import Team
 from teeter.campaigns.campaign import Campaign
 
-# Disagreements
+
+def test_suspect_labels_are_found_and_can_be_confirmed(labelled: LabelledCampaign) -> None:
+    client = labelled.client
+    wrong = labelled.items[5]
+    answer = {"item": wrong, "label": other_label(true_label(wrong))}
+    client.post(f"{AT}/answers", json=answer)
+
+    suspects = client.get(f"{AT}/suspects?again=true").json()
+    assert suspects["state"] == "done"
+    assert wrong in {suspect["item"] for suspect in suspects["suspects"]}
+
+    assert client.post(f"{AT}/keep", json={"item": wrong}).status_code == 200
+    suspects = client.get(f"{AT}/suspects?again=true").json()
+    assert wrong not in {suspect["item"] for suspect in suspects["suspects"]}
 
 
 def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
@@ -60,9 +80,6 @@ def test_a_decision_can_be_that_an_item_does_not_belong(team: Team) -> None:
 def test_a_decision_needs_a_class_of_the_campaign(team: Team) -> None:
     response = team.send("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"})
     assert response.status_code == 422
-
-
-# Agreement and consensus
 
 
 def test_agreement_is_measured_by_pair(team: Team) -> None:

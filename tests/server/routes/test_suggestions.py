@@ -12,8 +12,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
-from server.labelled_campaigns import AT, LabelledCampaign, get_questions, true_label
-from server.servers import PATIENCE, make_text_campaign, serve_campaigns
+from server.labelled_campaigns import (
+    AT,
+    LabelledCampaign,
+    get_questions,
+    true_label,
+)
+from server.servers import (
+    PATIENCE,
+    make_text_campaign,
+    serve_campaigns,
+)
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.campaigns.suggestions.sources import is_answered_blind
@@ -121,48 +130,6 @@ def test_wrong_uploads_are_refused_in_one_sentence(client: TestClient) -> None:
     response = upload(client, "id\n1\n", "<script>")
     assert response.status_code == 422  # type: ignore[attr-defined]
     assert "Cannot find a prediction" in response.json()["detail"]  # type: ignore[attr-defined]
-
-
-def test_descriptions_are_edited_and_shown_escaped(client: TestClient) -> None:
-    body = {"classes": {"spam": {"description": "<b>Ads</b>", "examples": ["Win & win"]}}}
-    classes = client.post(f"{AT}/classes/describe", json=body).json()
-    descriptions = {entry["name"]: entry["description"] for entry in classes}
-    assert descriptions == {"spam": "<b>Ads</b>", "ham": ""}
-
-    page = client.get(PAGE).text
-    assert "&lt;b&gt;Ads&lt;/b&gt;" in page
-    assert "<b>Ads</b>" not in page
-    assert "Win &amp; win" in client.get(f"{PAGE}/classes").text
-
-    unknown = client.post(f"{AT}/classes/describe", json={"classes": {"eggs": {}}})
-    assert unknown.status_code == 422
-    assert "No class is called 'eggs'" in unknown.json()["detail"]
-
-
-def test_the_form_saves_all_descriptions(client: TestClient) -> None:
-    names = [entry["name"] for entry in client.get(f"{AT}/classes").json()]
-    form = {
-        "name": names,
-        "description": ["First.", ""],
-        "examples": ["one\ntwo\n", ""],
-    }
-    page = client.post(f"{PAGE}/classes", data=form)
-    assert "The descriptions were saved." in page.text
-    classes = client.get(f"{AT}/classes").json()
-    assert (classes[0]["description"], classes[0]["examples"]) == ("First.", ["one", "two"])
-    assert classes[1]["description"] == ""
-
-    broken = client.post(f"{PAGE}/classes", data={**form, "description": ["only one"]})
-    assert broken.status_code == 422
-    assert "The form is incomplete" in broken.text
-
-
-def test_names_can_be_switched_off_and_on(client: TestClient) -> None:
-    assert "as long as this improves" in client.get(f"{PAGE}/classes").text
-    client.post(f"{AT}/classes/names", json={"use": False})
-    assert "as you asked with --no-names" in client.get(f"{PAGE}/classes").text
-    page = client.post(f"{PAGE}/classes/names", data={"use": "yes"})
-    assert "The next model will take this into account." in page.text
 
 
 def test_a_source_is_removed(labelled: LabelledCampaign) -> None:

@@ -1,45 +1,76 @@
-"""The REST API that changes a campaign: its items, its classes and its settings."""
+"""Items: their table, their pages, and what changes them."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
+from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
-    ClassDescription,
-    ClassInfo,
-    HistoryPage,
+    Answer,
+    AnswerKind,
+    ColumnFilter,
     ImportResult,
     ItemColumns,
+    ItemDetails,
+    ItemFilter,
     ItemKind,
+    ItemPage,
+    ItemQuery,
+    ItemRow,
     Permission,
     TableColumn,
 )
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
-from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.schemas import ItemId, JobStarted, RequestBody, SettingsIn, ShallowJson
-from teeter.server.uploads import save_upload
+from teeter.server.access.permissions import (
+    current_user,
+    get_workspace,
+    permissions_in,
+    require_permission,
+)
+from teeter.server.pages import open_campaign_page, wants_part
+from teeter.server.schemas import ItemId, JobStarted, RequestBody, ShallowJson
+from teeter.server.uploads import image_response, save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
 
 MAX_ITEMS = 1000
 """Items of one request. Larger sets come as a file."""
 
 _MAX_TEXT = 1_000_000
+
 _ADD_SECONDS = 300.0
 """Seconds that a request waits until its items are stored."""
+
+_ITEMS_PER_PAGE = 50
+"""Rows of a page of the table of items."""
+
+_MAX_ROW_ID = 2**62
+"""Larger numbers do not fit into a database."""
+
+ItemIdQuery = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
+
+ColumnQuery = Annotated[
+    Sequence[Annotated[str, Query(max_length=5000)]],
+    Query(
+        max_length=10, description="COLUMN=VALUE: only items with exactly this value in the column."
+    ),
+]
+
+RowIdQuery = Annotated[int | None, Query(ge=0, le=_MAX_ROW_ID)]
 
 ResultT = TypeVar("ResultT")
 
@@ -63,9 +94,6 @@ class ItemsIn(RequestBody):
     """Items to add. Items whose content the campaign already has are not added again."""
 
     items: list[ItemIn] = Field(min_length=1, max_length=MAX_ITEMS)
-
-
-Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
 
 
 class ItemChangeIn(RequestBody):
@@ -106,26 +134,208 @@ class ItemsMoved(BaseModel):
     items: int
 
 
-class ClassChangeIn(RequestBody):
-    """A class, and what to change about it."""
-
-    name: str = Field(min_length=1, max_length=1000)
-    new_name: str | None = Field(default=None, min_length=1, max_length=1000)
-    description: Description | None = None
-    """What the class means; empty to remove it."""
-    examples: list[Description] | None = Field(default=None, max_length=MAX_EXAMPLES)
+# The table and an item
 
 
-class ClassIn(RequestBody):
-    """A class to add."""
+@page_router.get("/c/{slug}/items")
+def show_items(
+    request: Request,
+    slug: str,
+    *,
+    search: Annotated[str, Query(max_length=500)] = "",
+    label: Annotated[str, Query(max_length=1000)] = "",
+    state: str = ItemFilter.ALL,
+    after: RowIdQuery = None,
+    before: RowIdQuery = None,
+    column: Annotated[str, Query(max_length=1000)] = "",
+    value: Annotated[str, Query(max_length=4000)] = "",
+) -> Response:
+    """Show a page of the table of items. htmx asks for the table only."""
+    page = open_campaign_page(request, slug, "items", Permission.REVIEW)
 
-    name: str = Field(min_length=1, max_length=1000)
+    # An unknown state, as of an old bookmark, shows all items.
+    filter_by = ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL
+    # A value without a column, or a column without a value, narrows nothing yet.
+    filters = (ColumnFilter(column, value),) if column and value else ()
+    query = ItemQuery(
+        search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
+    )
+    rows = page.service.campaign.items.page(query).items
+
+    template = "part_items.html" if wants_part(request) else "items.html"
+    return page.render(
+        template,
+        rows=rows,
+        states=list(ItemFilter),
+        search=search,
+        label=label,
+        state=state,
+        columns=[shown.name for shown in page.service.campaign.items.columns()],
+        column=column,
+        value=value,
+        next_query=_next_query(rows, query),
+        previous_query=_previous_query(rows, query),
+    )
 
 
-class ClassesOut(BaseModel):
-    """All classes, in their order."""
+def _next_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
+    """Return the query string of the next page; None on the last page."""
+    # A page that ends before an item has at least that item after it.
+    has_next = len(rows) == query.count or query.before is not None
+    if not rows or not has_next:
+        return None
+    return _page_query(query, "after", rows[-1].row_id)
 
-    classes: list[ClassInfo]
+
+def _previous_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
+    """Return the query string of the previous page; None on the first page."""
+    has_previous = query.after is not None
+    if query.before is not None:
+        has_previous = len(rows) == query.count
+    if not rows or not has_previous:
+        return None
+    return _page_query(query, "before", rows[0].row_id)
+
+
+def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
+    fields: dict[str, str | int] = {}
+    if query.search:
+        fields["search"] = query.search
+    if query.label is not None:
+        fields["label"] = query.label
+    if query.state is not ItemFilter.ALL:
+        fields["state"] = query.state
+    for column_filter in query.columns:
+        fields["column"] = column_filter.column
+        fields["value"] = column_filter.value
+
+    fields[direction] = row_id
+    return urlencode(fields)
+
+
+@router.get("/items")
+def list_items(
+    request: Request,
+    slug: str,
+    *,
+    search: Annotated[str, Query(max_length=500)] = "",
+    label: Annotated[str, Query(max_length=1000)] = "",
+    state: ItemFilter = ItemFilter.ALL,
+    after: RowIdQuery = None,
+    before: RowIdQuery = None,
+    count: Annotated[int, Query(ge=1, le=500)] = 50,
+    column: ColumnQuery = (),
+) -> ItemPage:
+    """List items in the order in which they were added, after or before a row id.
+
+    ``search`` looks in texts, ids and all columns. ``column`` may be repeated: each is a filter.
+    """
+    service = require_permission(request, slug, Permission.REVIEW)
+    query = ItemQuery(
+        search=search.strip(),
+        label=label or None,
+        state=state,
+        after=after,
+        before=before,
+        count=count,
+        columns=tuple(parse_column_filter(text) for text in column),
+    )
+    return service.campaign.items.page(query)
+
+
+@router.get("/columns")
+def list_columns(request: Request, slug: str) -> list[TableColumn]:
+    """List the columns that items came with, in the order of their files."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    return [
+        TableColumn(name=column.name, type=column.type)
+        for column in service.campaign.items.columns()
+    ]
+
+
+@page_router.get("/c/{slug}/item")
+def show_item(
+    request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = ""
+) -> Response:
+    """Show an item with its answers. Annotators see only their own answer."""
+    page = open_campaign_page(request, slug, "items", Permission.ANSWER)
+
+    only_by = None
+    if Permission.REVIEW not in page.campaign.permissions:
+        only_by = current_user(request)
+    return page.render("item.html", item=page.service.campaign.items.get(id, only_by=only_by))
+
+
+@page_router.post("/c/{slug}/item")
+def answer_item(
+    request: Request,
+    slug: str,
+    *,
+    id: Annotated[str, Form(max_length=4096)],
+    label: Annotated[str, Form(max_length=1000)] = "",
+    kind: Annotated[AnswerKind, Form()] = AnswerKind.LABEL,
+) -> Response:
+    """Record an answer from the page of an item."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    service.campaign.answer(Answer(id, current_user(request), kind, label or None))
+    return _back_to_item(slug, id)
+
+
+@page_router.post("/c/{slug}/item/withdraw")
+def withdraw_item(
+    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+) -> Response:
+    """Take an item out of the campaign. Its answers are kept."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.items.withdraw([id], who=current_user(request))
+    return _back_to_item(slug, id)
+
+
+@page_router.post("/c/{slug}/item/put-back")
+def put_item_back(
+    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+) -> Response:
+    """Put a withdrawn item back into the campaign."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.items.put_back([id], who=current_user(request))
+    return _back_to_item(slug, id)
+
+
+def _back_to_item(slug: str, item_id: str) -> Response:
+    """Show the page of an item after a change."""
+    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': item_id})}", 303)
+
+
+@router.get("/item")
+def get_item(
+    request: Request,
+    slug: str,
+    id: Annotated[str | None, Query(max_length=4096)] = None,
+    index: Annotated[
+        int | None, Query(ge=0, le=_MAX_ROW_ID, description="The item's index on the map.")
+    ] = None,
+) -> ItemDetails:
+    """Return an item, by its id or its index on the map. Annotators see only their own answer."""
+    service = require_permission(request, slug, Permission.ANSWER)
+
+    only_by = None
+    if Permission.REVIEW not in permissions_in(request, service):
+        only_by = current_user(request)
+
+    item = id or ""
+    if index is not None:
+        item = service.campaign.items.at(index)
+    return service.campaign.items.get(item, only_by=only_by)
+
+
+@router.get("/image", response_class=Response)
+def get_image(request: Request, slug: str, id: ItemIdQuery) -> Response:
+    """Return the image of an item."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    return image_response(service.campaign.items.image(id))
+
+
+# Changes
 
 
 @router.post("/items")
@@ -190,6 +400,32 @@ def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
         ) from None
 
 
+@router.post("/items/file", status_code=202)
+def upload_items(
+    request: Request,
+    slug: str,
+    *,
+    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet.")],
+    text: Annotated[str, Form(max_length=1000)] = "",
+    id_column: Annotated[str, Form(max_length=200)] = "",
+    labels: Annotated[str, Form(max_length=200)] = "",
+    image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
+) -> JobStarted:
+    """Add the items of a table with all its columns, in the background.
+
+    In a campaign of table rows, the items are the rows.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
+    workspace = get_workspace(request)
+    source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+    adding = workspace.slow_worker.submit(
+        AddItems(service.location, str(source), current_user(request), columns)
+    )
+    adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
+    return workspace.follow_addition(service, adding)
+
+
 @router.patch("/item")
 def change_item(request: Request, slug: str, body: ItemChangeIn) -> ItemChanged:
     """Change the text, the features or columns of an item. Its answers stay.
@@ -217,102 +453,3 @@ def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> ItemsMoved:
     """Put withdrawn items back, with everything they had."""
     service = require_permission(request, slug, Permission.MANAGE)
     return ItemsMoved(items=service.campaign.items.put_back(body.items, who=current_user(request)))
-
-
-@router.post("/items/file", status_code=202)
-def upload_items(
-    request: Request,
-    slug: str,
-    *,
-    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet.")],
-    text: Annotated[str, Form(max_length=1000)] = "",
-    id_column: Annotated[str, Form(max_length=200)] = "",
-    labels: Annotated[str, Form(max_length=200)] = "",
-    image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
-) -> JobStarted:
-    """Add the items of a table with all its columns, in the background.
-
-    In a campaign of table rows, the items are the rows.
-    """
-    service = require_permission(request, slug, Permission.MANAGE)
-    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
-    workspace = get_workspace(request)
-    source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
-    adding = workspace.slow_worker.submit(
-        AddItems(service.location, str(source), current_user(request), columns)
-    )
-    adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
-    return workspace.follow_addition(service, adding)
-
-
-@router.post("/classes")
-def add_class(request: Request, slug: str, body: ClassIn) -> ClassesOut:
-    """Add a class after the others, unless it is there already. Labels stay as they are."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.classes.add(body.name, who=current_user(request))
-    return ClassesOut(classes=service.campaign.classes.all())
-
-
-@router.patch("/classes")
-def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut:
-    """Rename a class, or change what it means. Its labels stay.
-
-    Answers with the old name still count for the class. Fields that are left out stay.
-    """
-    service = require_permission(request, slug, Permission.MANAGE)
-    user = current_user(request)
-    campaign = service.campaign
-    description = None
-    if body.description is not None or body.examples is not None:
-        before = campaign.classes.descriptions().get(body.name, ClassDescription(""))
-        description = ClassDescription(
-            before.description if body.description is None else body.description,
-            before.examples if body.examples is None else tuple(body.examples),
-        )
-
-    if body.new_name is not None:
-        campaign.classes.rename(body.name, body.new_name, description=description, who=user)
-    elif description is not None:
-        campaign.classes.describe({body.name: description}, who=user)
-    return ClassesOut(classes=service.campaign.classes.all())
-
-
-@router.get("/columns")
-def list_columns(request: Request, slug: str) -> list[TableColumn]:
-    """List the columns that items came with, in the order of their files."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    return [
-        TableColumn(name=column.name, type=column.type)
-        for column in service.campaign.items.columns()
-    ]
-
-
-@router.get("/history")
-def list_history(
-    request: Request,
-    slug: str,
-    after: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
-    count: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> HistoryPage:
-    """Return every change of the campaign, oldest first, a part at a time."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return service.campaign.history_page(after=after, count=count)
-
-
-@router.get("/settings")
-def get_settings(request: Request, slug: str) -> Settings:
-    """Return the settings of the campaign."""
-    return _without_folder(require_permission(request, slug, Permission.MANAGE).campaign.settings)
-
-
-@router.patch("/settings")
-def patch_settings(request: Request, slug: str, body: SettingsIn) -> Settings:
-    """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    changes = body.model_dump(exclude_unset=True)
-    return _without_folder(service.campaign.change_settings(**changes, who=current_user(request)))
-
-
-def _without_folder(settings: Settings) -> Settings:
-    """Return settings as they may leave the server, where the images are in its own folder."""
-    return replace(settings, folder=None, rows=settings.has_rows)

@@ -1,173 +1,104 @@
-"""The login by an OpenID Connect provider: to its page, and back."""
+"""Who answers: the session, the login by a token and the logout."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from teeter.errors import PermissionDeniedError
-from teeter.server.access import CALLBACK_PATH, SecurityConfig
-from teeter.server.access.middlewares import HOME, local_path
-from teeter.server.access.oidc import (
-    LoginAttempt,
-    LoginAttempts,
-    LoginRefusedError,
-    OidcProvider,
-    ProviderUnavailableError,
-)
-from teeter.server.access.permissions import current_session, get_workspace
-from teeter.server.access.sessions import protect_cookie_name
-from teeter.server.routes.pages import render_page
+from teeter.errors import InputError
+from teeter.server.access import TooManyLoginsError, WrongTokenError
+from teeter.server.access.middlewares import local_path
+from teeter.server.access.permissions import current_session, current_user, get_workspace
+from teeter.server.pages import render_page
+from teeter.server.schemas import SessionIn, SessionOut
 
-logger = logging.getLogger(__name__)
+router = APIRouter(prefix="/api/v1")
+page_router = APIRouter(include_in_schema=False)
 
-router = APIRouter(include_in_schema=False)
-
-_COOKIE_SECONDS = 600
-
-_MAX_CONCURRENT = 8
-"""Threads of the server that may wait for the provider at the same time."""
-
-_QUEUE_SECONDS = 10.0
-"""Time for which a login waits for one of these threads."""
-
-T = TypeVar("T")
-
-ParameterQuery = Annotated[str, Query(max_length=4000)]
-NextQuery = Annotated[str, Query(alias="next", max_length=4000)]
+_RETRY_SECONDS = 60
+"""How long to wait after too many wrong tokens."""
 
 
-@dataclass(frozen=True)
-class OidcLogin:
-    """What the two pages share."""
-
-    provider: OidcProvider
-    attempts: LoginAttempts
-    cookie_name: str
-    is_https: bool
-    """Whether browsers reach this server by TLS. The cookie must be Secure even if a proxy does not
-    say so with the request."""
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MAX_CONCURRENT))
-
-    async def run(self, handle: Callable[[], T]) -> T:
-        """Run a function that may wait for the provider, in a thread.
-
-        Stops a provider that is slow, and anybody who begins many logins meanwhile, from taking all
-        threads of the server: requests wait here, where waiting costs nothing.
-
-        Raises:
-            ProviderUnavailableError: too many others wait.
-        """
-        try:
-            async with asyncio.timeout(_QUEUE_SECONDS):
-                await self.slots.acquire()
-        except TimeoutError:
-            raise ProviderUnavailableError(
-                "Too many logins are in progress: try again later, or log in with a token."
-            ) from None
-
-        try:
-            return await run_in_threadpool(handle)
-        finally:
-            self.slots.release()
-
-
-def make_oidc_login(security: SecurityConfig) -> OidcLogin | None:
-    """Return the login by a provider; None if none is configured."""
-    login = security.login
-    if login is None or login.oidc is None:
-        return None
-
-    is_https = str(login.url).startswith("https://")
-    return OidcLogin(
-        OidcProvider(login.oidc, f"{login.url}{CALLBACK_PATH}"),
-        LoginAttempts(security.secret),
-        protect_cookie_name(f"{security.cookie_name}_login", is_https=is_https),
-        is_https,
+@router.get("/session")
+def get_session(request: Request) -> SessionOut:
+    """Return the name you answer under, and the CSRF token to send with every change."""
+    return SessionOut(
+        annotator=current_user(request),
+        csrf=current_session(request).csrf_token,
+        needs_token=get_workspace(request).auth.requires_login(),
     )
 
 
-@router.get("/login/oidc")
-async def begin_login(request: Request, next_page: NextQuery = "") -> Response:
-    """Send the browser to the login page of the provider."""
-    oidc: OidcLogin = request.app.state.oidc_login
-    attempt = oidc.attempts.begin(local_path(next_page))
-    try:
-        address = await oidc.run(lambda: oidc.provider.authorization_url(attempt))
-    except ProviderUnavailableError as error:
-        return await _render_failure(request, error, status=502, next_page=attempt.next)
+@router.post("/session")
+def choose_name(request: Request, body: SessionIn) -> SessionOut:
+    """Choose the name to answer under, on a server that requires no login."""
+    auth = get_workspace(request).auth
+    if auth.requires_login():
+        raise InputError("You cannot choose a name here, because your login determines it.")
 
-    response = RedirectResponse(address, 303)
-    # Lax, unlike the session's cookie: the browser comes back from another site.
-    response.set_cookie(
-        oidc.cookie_name,
-        oidc.attempts.encode(attempt),
-        max_age=_COOKIE_SECONDS,
-        httponly=True,
-        samesite="lax",
-        secure=oidc.is_https,
-    )
-    return response
+    session = auth.session_for_name(body.annotator)
+    request.state.session = session
+    return SessionOut(annotator=body.annotator, csrf=session.csrf_token, needs_token=False)
 
 
-@router.get(CALLBACK_PATH)
-async def complete_login(
+@page_router.get("/login")
+def show_login(
+    request: Request, next_page: Annotated[str, Query(alias="next", max_length=4000)] = ""
+) -> Response:
+    """Ask for a token, or lead to the login provider."""
+    return render_page(request, "login.html", next_page=local_path(next_page))
+
+
+@page_router.post("/login")
+def log_in(
     request: Request,
-    code: ParameterQuery = "",
-    state: ParameterQuery = "",
-    iss: ParameterQuery = "",
-    error: ParameterQuery = "",
+    token: Annotated[str, Form(max_length=500)] = "",
+    next_page: Annotated[str, Form(alias="next", max_length=4000)] = "",
 ) -> Response:
-    """Log in the person whom the provider sends back."""
-    oidc: OidcLogin = request.app.state.oidc_login
-    # Taken before anything else, so that every answer uses an attempt up, refusals too.
-    attempt = oidc.attempts.take(request.cookies.get(oidc.cookie_name, ""), state)
-    next_page = HOME if attempt is None else attempt.next
+    """Log in with a token."""
+    auth = get_workspace(request).auth
+    page = local_path(next_page)
+    address = "" if request.client is None else request.client.host
 
     try:
-        if attempt is None:
-            raise LoginRefusedError(
-                "This login was not started here, or was started too long ago: log in again."
-            )
-        if error or not code:
-            raise LoginRefusedError("The provider did not log you in: log in again.")
+        new_session = auth.log_in(token.strip(), address)
+    except TooManyLoginsError as error:
+        response = render_page(request, "login.html", status=429, error=str(error), next_page=page)
+        response.headers["retry-after"] = str(_RETRY_SECONDS)
+        return response
+    except WrongTokenError as error:
+        return render_page(request, "login.html", status=401, error=str(error), next_page=page)
 
-        email = await oidc.run(lambda: _fetch_email(oidc.provider, code, iss, attempt))
-        seconds = oidc.provider.config.session_hours * 3600
-        auth = get_workspace(request).auth
-        new_session = auth.log_in_by_account(email, seconds)
-        # The browser forgets the cookie of an earlier login, and whoever has a copy loses it.
-        await run_in_threadpool(auth.end_session, current_session(request))
-        request.state.session = new_session
-    except ProviderUnavailableError as failure:
-        response = await _render_failure(request, failure, status=502, next_page=next_page)
-    except (LoginRefusedError, PermissionDeniedError) as failure:
-        response = await _render_failure(request, failure, status=403, next_page=next_page)
-    else:
-        response = RedirectResponse(next_page, 303)
-
-    # Browsers ignore a deletion of a protected cookie that is not Secure.
-    response.delete_cookie(oidc.cookie_name, secure=oidc.is_https, httponly=True, samesite="lax")
-    return response
+    # The browser forgets the cookie of an earlier login, and whoever has a copy loses it.
+    auth.end_session(current_session(request))
+    request.state.session = new_session
+    return RedirectResponse(page, 303)
 
 
-def _fetch_email(provider: OidcProvider, code: str, issuer: str, attempt: LoginAttempt) -> str:
-    provider.require_issuer(issuer)
-    return provider.fetch_email(code, attempt)
+@page_router.post("/logout")
+def log_out(request: Request) -> Response:
+    """End the session of the browser."""
+    auth = get_workspace(request).auth
+    auth.end_session(current_session(request))
+    request.state.session = auth.new_session()
+    return RedirectResponse("/login" if auth.requires_login() else "/", 303)
 
 
-async def _render_failure(
-    request: Request, failure: Exception, *, status: int, next_page: str
-) -> Response:
-    logger.warning("Login refused: %s", failure)
-    # In a thread: whether a login is required may take a query.
-    return await run_in_threadpool(
-        render_page, request, "login.html", status=status, error=str(failure), next_page=next_page
-    )
+@page_router.post("/name")
+def submit_name(request: Request, annotator: Annotated[str, Form(max_length=80)] = "") -> Response:
+    """Choose a name to answer under, where no login is required."""
+    auth = get_workspace(request).auth
+    if auth.requires_login():
+        raise InputError("You cannot choose a name here, because your login determines it.")
+
+    name = annotator.strip()
+    if not name or not name.isprintable():
+        raise InputError("The name contains characters that cannot be displayed: change it.")
+    request.state.session = auth.session_for_name(name)
+
+    # Back to the page with the form, if it is one of this server.
+    referer = request.headers.get("referer", "/")
+    origin = f"{request.url.scheme}://{request.headers.get('host', '')}/"
+    return RedirectResponse(referer if referer.startswith(origin) else "/", 303)

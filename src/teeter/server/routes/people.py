@@ -13,7 +13,7 @@ from teeter.server.access.permissions import (
     get_workspace,
     require_permission,
 )
-from teeter.server.routes.pages import open_campaign_page
+from teeter.server.pages import open_campaign_page
 from teeter.server.schemas import NameIn, NewToken, PersonIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from teeter.campaigns.asking.questions import recent_answers
 from teeter.campaigns.items.items import read_content
 from teeter.campaigns.records import Agreement, AnswerKind, Decision, Permission, RecentAnswer
-from teeter.server.access.permissions import current_user, require_permission
-from teeter.server.routes.pages import QUESTIONS_ON_PAGE, open_campaign_page
+from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.server.pages import QUESTIONS_ON_PAGE, open_campaign_page
 from teeter.server.schemas import (
     AnswerOut,
     DecisionIn,
@@ -18,6 +19,7 @@ from teeter.server.schemas import (
     DisagreementsOut,
     GivenAnswer,
     LabelMode,
+    SuspectsOut,
     UndoIn,
 )
 from teeter.server.service import CampaignService
@@ -109,6 +111,7 @@ def _format_decision(decision: Decision) -> str:
 
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
 
 
 def require_review_permission(request: Request, slug: str, permission: Permission) -> ReviewService:
@@ -120,6 +123,30 @@ def require_review_permission(request: Request, slug: str, permission: Permissio
     """
     service = require_permission(request, slug, permission)
     return ReviewService(service, current_user(request))
+
+
+# Labels that may be wrong
+
+
+@page_router.get("/c/{slug}/review")
+def show_suspects(request: Request, slug: str) -> Response:
+    """Show labels that may be wrong, one by one. The page asks for them when they are found."""
+    page = open_campaign_page(request, slug, "review", Permission.REVIEW)
+    get_workspace(request).find_suspects(page.service, again=True)
+
+    recent = recent_answers(page.service.campaign, current_user(request))
+    return page.render_labelling(LabelMode.SUSPECTS, questions=[], recent=recent)
+
+
+@router.get("/suspects")
+def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsOut:
+    """Return labels that may be wrong. Repeat the request while the state is ``waiting``."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    status = get_workspace(request).find_suspects(service, again=again)
+
+    suspects = status.result or []
+    columns = service.campaign.items.shown_columns([suspect.item for suspect in suspects])
+    return SuspectsOut(state=status.state, detail=status.error, suspects=suspects, columns=columns)
 
 
 # Disagreements
@@ -166,9 +193,6 @@ def get_agreement(request: Request, slug: str) -> Agreement:
     """Return how well annotators agree: overall, by class and by pair."""
     service = require_permission(request, slug, Permission.REVIEW)
     return service.campaign.review.agreement()
-
-
-page_router = APIRouter(include_in_schema=False)
 
 
 @page_router.get("/c/{slug}/disagreements")

@@ -12,16 +12,17 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from teeter.base.version import __version__
 from teeter.campaigns.records import Permission
-from teeter.errors import StoreError
-from teeter.server.access.permissions import get_workspace, permissions_in
-from teeter.server.routes.pages import render_page
+from teeter.errors import StoreError, UnknownResourceError
+from teeter.server.access.permissions import get_workspace, permissions_in, require_campaign_creator
+from teeter.server.pages import render_page
 from teeter.server.service import CampaignService
 
 router = APIRouter(include_in_schema=False)
@@ -237,3 +238,45 @@ def _peak_memory_bytes() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in kilobytes, macOS in bytes.
     return float(peak if sys.platform == "darwin" else 1024 * peak)
+
+
+# Reports
+
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
+    # Without allow-same-origin, images beside the page would count as those of another site.
+    "sandbox allow-same-origin"
+)
+"""The Content-Security-Policy of reports, which may come from anywhere: no script of them runs."""
+
+
+@router.get("/reports/{name}")
+def show_report(request: Request, name: str) -> Response:
+    """Open a benchmark report, at an address from which its relative links work."""
+    require_campaign_creator(request)
+    if name not in get_workspace(request).find_reports():
+        raise UnknownResourceError(f"There is no report {name[:100]!r}.")
+    return RedirectResponse(f"/reports/{name}/index.html", 303)
+
+
+@router.get("/reports/{name}/{path:path}")
+def show_report_file(request: Request, name: str, path: str) -> Response:
+    """Return a file of a report."""
+    require_campaign_creator(request)
+    file = _find_report_file(get_workspace(request).find_reports().get(name), path)
+    if file is None:
+        raise UnknownResourceError(f"There is no file {path[:100]!r} in the report {name[:100]!r}.")
+    return FileResponse(file, headers={"content-security-policy": _REPORT_POLICY})
+
+
+def _find_report_file(folder: Path | None, path: str) -> Path | None:
+    """Return a file inside a folder; None if there is no such file, or it is outside."""
+    # A path with a NUL cannot be resolved.
+    if folder is None or "\0" in path:
+        return None
+
+    root = folder.resolve()
+    file = (root / path).resolve()
+    if root not in file.parents or not file.is_file():
+        return None
+    return file

@@ -39,7 +39,7 @@ from server.labelled_campaigns import AT
 from server.servers import BASE, PATIENCE, find_csrf_token, make_text_campaign, serve_campaigns
 from teeter.server.access import LoginConfig, SecurityConfig
 from teeter.server.access.tokens import Tokens
-from teeter.server.routes import login as oidc_pages
+from teeter.server.routes import oidc as oidc_pages
 
 COOKIE = SecurityConfig(b"").cookie_name
 
@@ -830,7 +830,7 @@ def test_a_silent_provider_does_not_stop_the_server(
     """Anyone can start logins. Threads that wait for the provider must not be all."""
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
     monkeypatch.setattr("teeter.server.access.oidc._TIMEOUT", 10 * PATIENCE)
-    monkeypatch.setattr("teeter.server.routes.login._QUEUE_SECONDS", 0.2)
+    monkeypatch.setattr("teeter.server.routes.oidc._QUEUE_SECONDS", 0.2)
 
     silent = socket.create_server(("127.0.0.1", 0), backlog=100)
     security = security_config(MockProvider(silent.getsockname()[1]))

@@ -1,0 +1,255 @@
+"""Campaigns: the list of them, new ones, their settings and their history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
+from fastapi.responses import RedirectResponse, Response
+
+from teeter.campaigns.classes import validate_classes
+from teeter.campaigns.records import HistoryPage, ItemColumns, Permission
+from teeter.campaigns.settings import Settings, offered_settings
+from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.store.schema import MAX_ROW_ID
+from teeter.encoders import AUTO, ContentKind, choose_encoder, require_own_encoder
+from teeter.encoders import names as encoder_names
+from teeter.errors import InputError, StoreError
+from teeter.server.access.permissions import (
+    campaign_member,
+    can_create_campaigns,
+    current_user,
+    get_workspace,
+    owned_campaign,
+    require_campaign_creator,
+    require_permission,
+)
+from teeter.server.pages import describe_campaign, render_page
+from teeter.server.schemas import CampaignOut, JobOut, JobStarted, SettingsIn, settings_from_form
+from teeter.server.uploads import save_upload, upload_digest
+from teeter.server.workspace import CampaignOwner
+
+router = APIRouter(prefix="/api/v1")
+page_router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class VisibleCampaigns:
+    """The campaigns that a user may see."""
+
+    campaigns: list[CampaignOut]
+    errors: dict[str, str]
+    """Why campaigns cannot be read now, by their names."""
+
+
+def find_visible_campaigns(request: Request) -> VisibleCampaigns:
+    """Return the campaigns that the user of a request may see.
+
+    Raises:
+        StoreError: there are campaigns, and none of them can be read.
+    """
+    workspace = get_workspace(request)
+    workspace.close_missing_campaigns()
+    workspace.open_new_campaigns()
+
+    campaigns: list[CampaignOut] = []
+    errors: dict[str, StoreError] = {}
+    for service in list(workspace.services.values()):
+        # Its page says what happened. The list shows what can be opened.
+        if not service.campaign.database.is_in_place():
+            continue
+
+        try:
+            if campaign_member(request, service) is not None:
+                campaigns.append(describe_campaign(request, service))
+        except StoreError as error:
+            errors[service.campaign.name] = error
+
+    # An empty list would look as if everything had been deleted.
+    if errors and not campaigns:
+        raise next(iter(errors.values()))
+
+    sentences = {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
+    return VisibleCampaigns(campaigns, sentences)
+
+
+@page_router.get("/")
+def show_home(request: Request) -> Response:
+    """List campaigns and reports. A single campaign is opened instead."""
+    workspace = get_workspace(request)
+    visible = find_visible_campaigns(request)
+
+    if (
+        not workspace.can_create_campaigns
+        and len(visible.campaigns) == len(workspace.services) == 1
+    ):
+        return _redirect_to_only_campaign(request, visible.campaigns[0])
+
+    # Files and reports are of no concern to annotators.
+    if not can_create_campaigns(request):
+        return render_page(
+            request, "home.html", campaigns=visible.campaigns, unreadable={}, reports={}
+        )
+
+    unreadable = dict(visible.errors)
+    for file, sentence in workspace.unreadable_files.items():
+        unreadable[file] = workspace.redact_paths(sentence)
+
+    reports = {slug: folder.parent.name for slug, folder in workspace.find_reports().items()}
+    return render_page(
+        request,
+        "home.html",
+        campaigns=visible.campaigns,
+        unreadable=unreadable,
+        reports=reports,
+        can_create=workspace.can_create_campaigns,
+    )
+
+
+def _redirect_to_only_campaign(request: Request, campaign: CampaignOut) -> Response:
+    # Opening the labelling page assigns items, and others would have to wait for them. So people
+    # who decide rather than label begin at the progress.
+    has_members = get_workspace(request).campaign_tokens.is_required()
+    tab = ""
+    if has_members and Permission.DECIDE in campaign.permissions:
+        tab = "/progress"
+    return RedirectResponse(f"/c/{campaign.slug}{tab}", 303)
+
+
+@router.get("/campaigns")
+def list_campaigns(request: Request) -> list[CampaignOut]:
+    """List the campaigns that you may see and that can be read."""
+    return find_visible_campaigns(request).campaigns
+
+
+@page_router.get("/new")
+def show_new_campaign(request: Request) -> Response:
+    """Show the form for a new campaign."""
+    # Strategies load torch, which the server otherwise leaves to its worker process.
+    from teeter.strategies import names
+
+    require_campaign_creator(request)
+    workspace = get_workspace(request)
+    return render_page(
+        request,
+        "new.html",
+        folders=workspace.list_folders(),
+        settings=offered_settings(),
+        choices={"strategy": names(), "encoder": [AUTO, *encoder_names()]},
+        auto_choices=[choose_encoder(kind).sentence for kind in ContentKind],
+        limit=workspace.auth.config.upload_limit,
+    )
+
+
+@router.post("/campaigns", status_code=202)
+def create_campaign(
+    request: Request,
+    *,
+    name: Annotated[str, Form(max_length=80)],
+    classes: Annotated[str, Form(max_length=10_000, description="Comma-separated.")],
+    file: Annotated[UploadFile | None, File(description="CSV, JSONL or Parquet.")] = None,
+    folder: Annotated[
+        str, Form(max_length=200, description="A folder of images in the server's folder.")
+    ] = "",
+    text: Annotated[
+        str,
+        Form(max_length=1000, description="The column of texts, several columns, or a template."),
+    ] = "",
+    id_column: Annotated[str, Form(max_length=200)] = "",
+    labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",
+    image: Annotated[
+        str, Form(max_length=200, description="A column of links to images, instead of texts.")
+    ] = "",
+    settings: Annotated[Settings, Depends(settings_from_form)],
+) -> JobStarted:
+    """Create a campaign from an uploaded file or a folder of images, in the background.
+
+    Sent again, it returns the job that creates the campaign, or has created it. If campaigns of
+    this server have members, you become the owner of the new one.
+    """
+    require_campaign_creator(request)
+    workspace = get_workspace(request)
+
+    # All is checked before the upload is saved.
+    class_names = validate_classes(classes.split(","))
+    shortcuts_by_class(class_names, settings.keys)
+    require_own_encoder(settings.encoder or AUTO)
+    settings.require_cost()
+    settings.require_strategy()
+
+    if image and workspace.database is not None:
+        raise InputError(
+            "A server with --database has no folder for images: create this campaign with teeter "
+            "campaign new."
+        )
+
+    # Browsers send an empty file if none was chosen.
+    upload = file if file is not None and file.filename else None
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
+    content = folder if upload is None else upload_digest(upload)
+    asked = (current_user(request), content, class_names, settings, columns)
+    creation = workspace.find_creation(name, asked)
+    if creation is not None:
+        return creation
+
+    path = workspace.new_campaign_path(name)
+    if upload is not None and not folder:
+        source = save_upload(upload, workspace.temp, workspace.auth.config.upload_limit)
+    elif upload is None and folder:
+        source = workspace.find_folder(folder)
+    else:
+        raise InputError("Give either a file or a folder of images.")
+
+    owner = None
+    # The owner can use the new campaign with the token that they have already.
+    owned = owned_campaign(request)
+    if owned is not None:
+        owner = CampaignOwner(current_user(request), owned)
+
+    return workspace.create_campaign(
+        source, path, class_names, settings, owner=owner, columns=columns, asked=asked
+    )
+
+
+@router.get("/jobs/{job_id}")
+def get_job(request: Request, job_id: str) -> JobOut:
+    """Return the state of a background job that you started."""
+    return get_workspace(request).describe_job(job_id)
+
+
+@router.get("/campaigns/{slug}")
+def get_campaign(request: Request, slug: str) -> CampaignOut:
+    """Return a campaign and its progress."""
+    return describe_campaign(request, require_permission(request, slug, Permission.ANSWER))
+
+
+@router.get("/campaigns/{slug}/history")
+def list_history(
+    request: Request,
+    slug: str,
+    after: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
+    count: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> HistoryPage:
+    """Return every change of the campaign, oldest first, a part at a time."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return service.campaign.history_page(after=after, count=count)
+
+
+@router.get("/campaigns/{slug}/settings")
+def get_settings(request: Request, slug: str) -> Settings:
+    """Return the settings of the campaign."""
+    return _without_folder(require_permission(request, slug, Permission.MANAGE).campaign.settings)
+
+
+@router.patch("/campaigns/{slug}/settings")
+def patch_settings(request: Request, slug: str, body: SettingsIn) -> Settings:
+    """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    changes = body.model_dump(exclude_unset=True)
+    return _without_folder(service.campaign.change_settings(**changes, who=current_user(request)))
+
+
+def _without_folder(settings: Settings) -> Settings:
+    """Return settings as they may leave the server, where the images are in its own folder."""
+    return replace(settings, folder=None, rows=settings.has_rows)

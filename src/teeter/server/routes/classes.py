@@ -1,0 +1,195 @@
+"""The classes of a campaign: their names, their meaning, and their page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES, validate_description
+from teeter.campaigns.learning.prior import explain_unused_names
+from teeter.campaigns.records import ClassDescription, ClassInfo, Permission
+from teeter.errors import InputError
+from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.server.pages import open_campaign_page
+from teeter.server.schemas import DescribeIn, NamesIn, RequestBody
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
+
+Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
+
+
+class ClassChangeIn(RequestBody):
+    """A class, and what to change about it."""
+
+    name: str = Field(min_length=1, max_length=1000)
+    new_name: str | None = Field(default=None, min_length=1, max_length=1000)
+    description: Description | None = None
+    """What the class means; empty to remove it."""
+    examples: list[Description] | None = Field(default=None, max_length=MAX_EXAMPLES)
+
+
+class ClassIn(RequestBody):
+    """A class to add."""
+
+    name: str = Field(min_length=1, max_length=1000)
+
+
+class ClassesOut(BaseModel):
+    """All classes, in their order."""
+
+    classes: list[ClassInfo]
+
+
+@router.get("/classes")
+def list_classes(request: Request, slug: str) -> list[ClassInfo]:
+    """Return the classes, what they mean, and their shortcuts."""
+    return require_permission(request, slug, Permission.ANSWER).campaign.classes.all()
+
+
+@router.post("/classes")
+def add_class(request: Request, slug: str, body: ClassIn) -> ClassesOut:
+    """Add a class after the others, unless it is there already. Labels stay as they are."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.classes.add(body.name, who=current_user(request))
+    return ClassesOut(classes=service.campaign.classes.all())
+
+
+@router.patch("/classes")
+def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut:
+    """Rename a class, or change what it means. Its labels stay.
+
+    Answers with the old name still count for the class. Fields that are left out stay.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    user = current_user(request)
+    campaign = service.campaign
+    description = None
+    if body.description is not None or body.examples is not None:
+        before = campaign.classes.descriptions().get(body.name, ClassDescription(""))
+        description = ClassDescription(
+            before.description if body.description is None else body.description,
+            before.examples if body.examples is None else tuple(body.examples),
+        )
+
+    if body.new_name is not None:
+        campaign.classes.rename(body.name, body.new_name, description=description, who=user)
+    elif description is not None:
+        campaign.classes.describe({body.name: description}, who=user)
+    return ClassesOut(classes=service.campaign.classes.all())
+
+
+@router.post("/classes/describe")
+def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassInfo]:
+    """Say what classes mean. An empty description removes what was there."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    descriptions = {}
+    for name, given in body.classes.items():
+        descriptions[name] = ClassDescription(given.description, tuple(given.examples))
+
+    service.campaign.classes.describe(descriptions, who=current_user(request))
+    return service.campaign.classes.all()
+
+
+@router.post("/classes/names")
+def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
+    """Let models learn from the names and descriptions of the classes, or not."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.change_settings(names=body.use, who=current_user(request))
+    return body
+
+
+# The page
+
+_SHOWN_ERRORS = (InputError,)
+"""Errors that are shown on the page, so that the form can be corrected."""
+
+
+@page_router.get("/c/{slug}/classes")
+def show_classes(request: Request, slug: str) -> Response:
+    """Show what the classes mean, and the sources of suggestions."""
+    return _render_classes(request, slug)
+
+
+def _render_classes(
+    request: Request, slug: str, *, notice: str | None = None, error: str | None = None
+) -> Response:
+    """Return the page of the classes.
+
+    Args:
+        notice: what was just changed.
+        error: why a change was refused.
+    """
+    page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
+    suggester = get_workspace(request).suggester
+    campaign = page.service.campaign
+    with campaign.reading() as view:
+        current = view.encodings.current()
+    encoder = None if current is None else current.encoder
+    return page.render(
+        "classes.html",
+        # The status tells programs what the page tells people.
+        status=200 if error is None else 422,
+        sources=campaign.suggestions.recent_sources(),
+        uses_names=campaign.settings.names,
+        unused_names=explain_unused_names(campaign.settings, encoder),
+        suggester=suggester,
+        problem=None if suggester is None else suggester.problem(slug),
+        is_asking=suggester is not None and suggester.is_busy(slug),
+        notice=notice,
+        error=error,
+    )
+
+
+@page_router.post("/c/{slug}/classes")
+def submit_descriptions(
+    request: Request,
+    slug: str,
+    *,
+    name: Annotated[list[str], Form(max_length=10_000)],
+    description: Annotated[list[str], Form(max_length=10_000)],
+    examples: Annotated[list[str], Form(max_length=10_000)],
+) -> Response:
+    """Save the descriptions of all classes."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    try:
+        if not len(name) == len(description) == len(examples):
+            raise InputError("The form is incomplete: reload the page and try again.")
+
+        described = {}
+        for class_name, text, lines in zip(name, description, examples, strict=True):
+            described[class_name] = validate_description(class_name, text, lines.splitlines())
+        service.campaign.classes.describe(described, who=current_user(request))
+    except _SHOWN_ERRORS as error:
+        return _render_classes(request, slug, error=str(error))
+    return _render_classes(request, slug, notice="The descriptions were saved.")
+
+
+@page_router.post("/c/{slug}/classes/rename")
+def rename_class(
+    request: Request,
+    slug: str,
+    *,
+    name: Annotated[str, Form(max_length=1000)],
+    new_name: Annotated[str, Form(max_length=1000)],
+) -> Response:
+    """Give a class another name."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    try:
+        service.campaign.classes.rename(name, new_name, who=current_user(request))
+    except _SHOWN_ERRORS as error:
+        return _render_classes(request, slug, error=str(error))
+    return _render_classes(request, slug, notice=f"{name} is called {new_name.strip()} now.")
+
+
+@page_router.post("/c/{slug}/classes/names")
+def submit_names(
+    request: Request, slug: str, use: Annotated[str, Form(max_length=3)] = "yes"
+) -> Response:
+    """Let models learn from the names of the classes, or not."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.change_settings(names=use == "yes", who=current_user(request))
+    return _render_classes(request, slug, notice="The next model will take this into account.")

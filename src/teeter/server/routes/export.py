@@ -1,0 +1,104 @@
+"""Labels and predictions as files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, Response
+from starlette.background import BackgroundTask
+
+from teeter.campaigns.export.formats import FORMATS, require_format
+from teeter.campaigns.records import Permission
+from teeter.errors import InputError, MissingExtraError, StoreError
+from teeter.server.access.permissions import get_workspace, require_permission
+from teeter.server.pages import open_campaign_page
+from teeter.server.worker.requests import ExportLabels
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
+
+_EXPORT_SECONDS = 600
+"""How long a client waits for an export."""
+
+_EXPORT_FORMATS = {
+    "csv": "CSV with every value unchanged, for programs.",
+    "spreadsheet": "CSV that is safe to open in a spreadsheet program: no value runs as a formula.",
+    "jsonl": "One JSON object per line, with all answers.",
+    "parquet": "A typed table, smaller than CSV.",
+    "datasets": "A zipped folder for the Hugging Face datasets library.",
+    "prodigy": "JSON lines for Prodigy.",
+    "doccano": "JSON lines for doccano.",
+    "label-studio": "Tasks with annotations and predictions for Label Studio.",
+    "spacy": "Labelled texts for spaCy's textcat.",
+    "image-folder": "A zipped folder that contains a folder of images for each class.",
+    "cleanlab": "Labels with out-of-fold probabilities, as arrays for cleanlab.",
+}
+
+
+@page_router.get("/c/{slug}/export")
+def show_export(request: Request, slug: str) -> Response:
+    """Show the formats of an export, and why some cannot be used."""
+    page = open_campaign_page(request, slug, "export", Permission.EXPORT)
+    with page.service.campaign.reading() as view:
+        labelled_classes = len(page.service.campaign.review.snapshot(view).labelled_classes())
+
+    obstacles = {}
+    for form in FORMATS:
+        try:
+            require_format(form, page.campaign.kind, labelled_classes)
+        except (InputError, MissingExtraError) as error:
+            obstacles[form] = str(error)
+
+    formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
+    return page.render("export.html", formats=formats, obstacles=obstacles)
+
+
+@page_router.get("/c/{slug}/export/file", response_class=Response)
+async def download_export(request: Request, slug: str, form: str) -> Response:
+    """Return an export as a file, or else a page that says what went wrong."""
+    return await export_labels(request, slug, form)
+
+
+@router.get("/export", response_class=Response)
+async def export_labels(
+    request: Request,
+    slug: str,
+    form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv",
+) -> Response:
+    """Return labels and predictions as a file.
+
+    In the format ``spreadsheet``, values that a spreadsheet program would run as formulas begin
+    with an apostrophe. The format ``csv`` keeps every value unchanged, for programs.
+    """
+    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
+    workspace = get_workspace(request)
+    if form not in FORMATS:
+        raise InputError(f"There is no format {form[:50]!r}: choose {', '.join(FORMATS)}.")
+
+    # A folder for this request alone, which is removed when the file is sent.
+    folder = tempfile.mkdtemp(dir=workspace.temp)
+    future = workspace.trainer.submit(ExportLabels(service.location, form, folder))
+
+    try:
+        # Shielded: neither the time limit nor a client that leaves may cancel the future, because
+        # the worker sets its result later.
+        exporting = asyncio.shield(asyncio.wrap_future(future))
+        file = Path(await asyncio.wait_for(exporting, _EXPORT_SECONDS))
+    except BaseException as error:
+        # The worker may still write into the folder.
+        future.add_done_callback(lambda _: shutil.rmtree(folder, ignore_errors=True))
+        if not isinstance(error, TimeoutError):
+            raise
+        raise StoreError("The server is busy with other work: try again later.") from None
+
+    return FileResponse(
+        file,
+        filename=f"{service.slug}-{form}{file.suffix}",
+        background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
+    )

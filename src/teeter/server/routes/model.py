@@ -1,0 +1,89 @@
+"""The model of a campaign: training, its features and its predictions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import PlainTextResponse, Response
+
+from teeter.campaigns.records import Permission
+from teeter.encoders import AUTO, require_own_encoder
+from teeter.errors import StoreError
+from teeter.server.access.permissions import get_workspace, require_permission
+from teeter.server.schemas import EncodeIn, JobStarted, PredictedText, PredictIn, PredictionsOut
+from teeter.server.worker.requests import PredictTexts
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
+
+_PREDICTION_SECONDS = 60.0
+"""Seconds that a request for predictions waits for the worker."""
+
+
+@router.post("/train", status_code=202)
+def train(request: Request, slug: str) -> JobStarted:
+    """Train a model now, in the background."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return get_workspace(request).train(service)
+
+
+@page_router.post("/c/{slug}/train")
+def train_from_page(request: Request, slug: str) -> Response:
+    """Train a model now, and return a sentence about it for the page."""
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    status = service.campaign.status()
+    if status.unencoded:
+        return PlainTextResponse("A model can be trained when all items are encoded.")
+    if sum(count > 0 for count in status.by_class.values()) < 2:
+        return PlainTextResponse("Training needs labels of at least two classes.")
+
+    get_workspace(request).train(service)
+    return PlainTextResponse("A model is being trained in the background.")
+
+
+@router.post("/encode", status_code=202)
+def encode(request: Request, slug: str, body: EncodeIn) -> JobStarted:
+    """Compute the features of items, or switch to another encoder, in the background."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    if body.encoder is not None:
+        require_own_encoder(body.encoder)
+
+    return get_workspace(request).encode(service, body.encoder)
+
+
+@page_router.post("/c/{slug}/encode")
+def encode_from_page(
+    request: Request, slug: str, encoder: Annotated[str, Form(max_length=200)] = AUTO
+) -> Response:
+    """Switch to another encoder, and return a sentence about it for the page."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    require_own_encoder(encoder)
+
+    get_workspace(request).encode(service, encoder)
+    return PlainTextResponse(
+        "The items are being encoded in the background. You can keep labelling."
+    )
+
+
+@router.post("/predict")
+async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOut:
+    """Predict the classes of new texts with the newest model. Nothing is stored."""
+    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
+    worker = get_workspace(request).trainer
+    future = worker.submit(PredictTexts(service.location, tuple(body.texts)))
+    try:
+        # Shielded, because the worker sets the result later even if no request waits for it.
+        predicting = asyncio.shield(asyncio.wrap_future(future))
+        predicted = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
+    except TimeoutError:
+        raise StoreError("The server is busy with other work: try again later.") from None
+
+    predictions = [
+        PredictedText(label=label, probability=probability)
+        for label, probability in predicted.predictions
+    ]
+    return PredictionsOut(model=predicted.model, predictions=predictions)

@@ -1,0 +1,164 @@
+"""The progress of a campaign, and the map of its items."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+
+from teeter.campaigns.records import (
+    CampaignProgress,
+    ChangedPrediction,
+    CoveragePoint,
+    FinishReport,
+    ItemKind,
+    MapLabels,
+    ModelRound,
+    Permission,
+)
+from teeter.encoders import AUTO, encoders, is_installed
+from teeter.encoders import names as encoder_names
+from teeter.errors import InputError
+from teeter.server.access.permissions import get_workspace, permissions_in, require_permission
+from teeter.server.charts import (
+    AccuracyPoint,
+    accuracy_chart,
+    coverage_chart,
+    labels_over_time_chart,
+    reliability_chart,
+)
+from teeter.server.pages import open_campaign_page, wants_part
+from teeter.server.schemas import JobOut
+from teeter.server.worker.requests import MapKind
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+page_router = APIRouter(include_in_schema=False)
+
+_CHANGED_PREDICTIONS = 12
+"""Changed predictions on the page of progress."""
+
+
+@page_router.get("/c/{slug}/progress")
+def show_progress(request: Request, slug: str) -> Response:
+    """Show the progress of the campaign. htmx asks for the changing part only."""
+    page = open_campaign_page(request, slug, "progress", Permission.ANSWER)
+    progress = page.service.campaign.progress()
+
+    changed_predictions = []
+    if Permission.REVIEW in permissions_in(request, page.service):
+        changed_predictions = page.service.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
+
+    report = None
+    try:
+        report = page.service.campaign.finish.look()
+        finish_sentences = report.sentences
+    except InputError as error:
+        finish_sentences = [str(error)]
+
+    template = "part_progress.html" if wants_part(request) else "progress.html"
+    return page.render(
+        template,
+        progress=progress,
+        largest_class=max([*progress.status.by_class.values(), 1]),
+        accuracy_curve=accuracy_chart(_accuracy_points(progress.rounds)),
+        label_curve=labels_over_time_chart(progress.times),
+        changed_predictions=changed_predictions,
+        last_round=progress.rounds[-1] if progress.rounds else None,
+        encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
+        report=report,
+        finish_sentences=finish_sentences,
+        coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
+        reliability=None if report is None else reliability_chart(report.reliability),
+    )
+
+
+def _planned(report: FinishReport) -> list[CoveragePoint]:
+    """Return the plan as points of the curve of coverage."""
+    return [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
+
+
+def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
+    """Return the encoders that a campaign can be switched to on the page, and the current one."""
+    if kind is ItemKind.FEATURES:
+        return []
+
+    names = [AUTO]
+    for name in encoder_names():
+        is_offered = encoders.get(name).kind == str(kind) and is_installed(name)
+        if is_offered:
+            names.append(name)
+
+    # The current encoder may be a model, or several encoders side by side.
+    if current is not None and current not in names:
+        names.append(current)
+    return names
+
+
+def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
+    """Return the accuracies of the models that were measured."""
+    points = []
+    for model in rounds:
+        accuracy = model.accuracy
+        if accuracy is not None:
+            point = AccuracyPoint(model.labels, accuracy.share, accuracy.low, accuracy.high)
+            points.append(point)
+    return points
+
+
+@router.get("/progress")
+def get_progress(request: Request, slug: str) -> CampaignProgress:
+    """Return the progress of the campaign, model by model."""
+    return require_permission(request, slug, Permission.ANSWER).campaign.progress()
+
+
+@router.get("/flipped")
+def list_changed_predictions(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[ChangedPrediction]:
+    """Return items whose predicted class changed with the newest model."""
+    return require_permission(request, slug, Permission.REVIEW).campaign.items.changed_predictions(
+        count
+    )
+
+
+# The map
+
+
+@page_router.get("/c/{slug}/map")
+def show_map(request: Request, slug: str) -> Response:
+    """Show all items as points."""
+    page = open_campaign_page(request, slug, "map", Permission.REVIEW)
+    # Drawn while the browser loads the page.
+    get_workspace(request).draw_map(page.service, MapKind.PCA)
+    return page.render("map.html", has_tsne=find_spec("openTSNE") is not None)
+
+
+@router.get("/map", response_class=Response)
+def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Response:
+    """Return a map of the items in binary form: the number of items, then columns of four bytes.
+
+    The number is an int32. PCA and t-SNE have the columns x and y (float32) and the index of the
+    predicted class (int32, -1 for none); ``ldm`` has the LDM (float32). Items that are not on the
+    map, such as withdrawn ones, have NaN. Maps are drawn in the background: repeat the request
+    while the status is 202.
+    """
+    service = require_permission(request, slug, Permission.REVIEW)
+    drawing = get_workspace(request).draw_map(service, kind)
+
+    if drawing.result is None:
+        job = JobOut(state=drawing.state, detail=drawing.error)
+        return JSONResponse(job.model_dump(mode="json"), 202)
+
+    return FileResponse(
+        drawing.result.file,
+        media_type="application/octet-stream",
+        headers={"x-model-version": str(drawing.result.version)},
+    )
+
+
+@router.get("/labels")
+def list_labels(request: Request, slug: str) -> MapLabels:
+    """Return the labels of the items on the map, and which items are withdrawn."""
+    return require_permission(request, slug, Permission.REVIEW).campaign.items.labels_on_map()

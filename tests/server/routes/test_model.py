@@ -1,0 +1,127 @@
+"""Models over REST and on the page: trained, encoded for, and used on new texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.labelled_campaigns import (
+    AT,
+    LabelledCampaign,
+    label_items,
+)
+from server.servers import (
+    serve_campaigns,
+    text,
+)
+from teeter.campaigns.campaign import Campaign
+
+
+def test_new_texts_are_predicted_and_not_stored(labelled: LabelledCampaign) -> None:
+    texts = [text(1000), text(1001), "<b>Claim your prize</b>"]
+
+    response = labelled.client.post(f"{AT}/predict", json={"texts": texts})
+
+    assert response.status_code == 200
+    predictions = response.json()["predictions"]
+    assert [prediction["label"] for prediction in predictions] == ["spam", "ham", "spam"]
+    assert all(0.5 <= prediction["probability"] <= 1 for prediction in predictions)
+    assert response.json()["model"] >= 2
+    assert labelled.client.get(AT).json()["items"] == 121
+
+
+@pytest.mark.parametrize("body", [{}, {"texts": []}, {"texts": [1]}, {"texts": ["a"] * 1001}])
+def test_a_request_for_predictions_is_checked(
+    body: dict[str, Any], labelled: LabelledCampaign
+) -> None:
+    assert labelled.client.post(f"{AT}/predict", json=body).status_code == 422
+
+
+def test_without_a_model_nothing_is_predicted(client: TestClient) -> None:
+    response = client.post(f"{AT}/predict", json={"texts": ["free cash"]})
+    assert response.status_code == 422
+    assert "There is no model yet" in response.json()["detail"]
+
+
+def test_labelled_items_are_counted_and_models_are_trained(labelled: LabelledCampaign) -> None:
+    assert len(set(labelled.items)) == 40
+    campaign = Campaign.open(labelled.file)
+    assert campaign.status().labelled == 40
+    assert campaign.status().version >= 2, "models were trained meanwhile"
+    campaign.database.close()
+
+    described = labelled.client.get(AT).json()
+    assert (described["labelled"], described["items"]) == (40, 121)
+    assert described["classes"] == [
+        {"name": "spam", "shortcut": "1", "description": "", "examples": []},
+        {"name": "ham", "shortcut": "2", "description": "", "examples": []},
+    ]
+
+
+def test_a_training_is_a_job_with_a_result(labelled: LabelledCampaign) -> None:
+    started = labelled.client.post(f"{AT}/train")
+    assert started.status_code == 202
+
+    job = labelled.client.get(f"/api/v1/jobs/{started.json()['job']}").json()
+    assert job["state"] == "done"
+    assert job["result"]["trained"]["labels"] == 40
+    assert labelled.client.get("/api/v1/jobs/guessed").status_code == 404
+
+
+def test_training_on_demand_answers_with_a_sentence(client: TestClient) -> None:
+    assert "two classes" in client.post("/c/texts/train").text
+    label_items(client, 10)
+    assert "is being trained" in client.post("/c/texts/train").text
+
+
+@pytest.mark.slow
+def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampaign) -> None:
+    page = labelled.client.get("/c/texts/progress").text
+    assert "<option selected>tfidf</option>" in page
+    assert "<option >pixels</option>" not in page, "these items are texts"
+
+    response = labelled.client.post("/c/texts/encode", data={"encoder": "tfidf+tfidf"})
+    assert "being encoded in the background" in response.text
+
+    page = labelled.client.get("/c/texts/progress").text
+    assert "With tfidf+tfidf, models correctly predict" in page
+    assert "The encoder is <b>tfidf+tfidf</b>." in page
+
+
+def test_a_server_encodes_the_items_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 5)
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 10})
+    path = tmp_path / "texts.teeter"
+    texts = [f"text number {k}" for k in range(40)]
+    Campaign.make(texts, ("a", "b"), at=path, encode_all=False).database.close()
+
+    with serve_campaigns(path) as client:
+        assert "30 items are not encoded yet." in client.get("/c/texts/progress").text
+        assert "when all items are encoded" in client.post("/c/texts/train").text
+        client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
+        assert "not encoded yet" not in client.get("/c/texts/progress").text
+
+
+def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
+    for name in ("os:system", "http://127.0.0.1/v1#m"):
+        assert client.post("/c/texts/encode", data={"encoder": name}).status_code == 422
+        refused = client.post("/api/v1/campaigns/texts/encode", json={"encoder": name})
+        assert refused.status_code == 422
+        assert "The page does not offer the encoder" in refused.json()["detail"]
+
+
+def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
+    started = client.post("/api/v1/campaigns/texts/encode", json={"encoder": "tfidf+tfidf"})
+    assert started.status_code == 202
+
+    job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
+
+    assert job["state"] == "done"
+    result = job["result"]
+    assert (result["encoder"], result["encoded"], result["unreadable"]) == ("tfidf+tfidf", 121, 0)
+    assert (result["is_switch"], result["unencoded"]) == (True, 0)
