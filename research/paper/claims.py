@@ -99,7 +99,7 @@ def draw_best_shares(measurement: Measurement) -> list[Drawing]:
     shares: Mapping[str, float] = measurement.numbers["shares"]
     ranked = sorted(shares, key=lambda name: shares[name])  # the first bar is at the bottom
     percent = [100 * shares[name] for name in ranked]
-    colours = [line_style(name).colour for name in ranked]
+    colours = [line_style(name)["color"] for name in ranked]
 
     figure = new_figure(7, 1.3 + 0.32 * len(ranked))
     axes = figure.subplots()

@@ -204,7 +204,7 @@ def draw_plane(measurement: Measurement) -> list[Drawing]:
                 *picks[chosen].T,
                 s=26,
                 marker=marker,
-                color=line_style(name).colour,
+                color=line_style(name)["color"],
                 linewidths=1.3,
                 zorder=3,
             )

@@ -197,7 +197,7 @@ def draw_batches(measurement: Measurement) -> list[Drawing]:
         axes.scatter(*pool.T, s=5, color="#c4c4c4", linewidths=0, rasterized=True)
         axes.scatter(*labelled.T, s=16, color="#222222", marker="s", linewidths=0, label="labelled")
         axes.scatter(
-            *positions[rows].T, s=34, color=line_style(name).colour, label="picked", zorder=3
+            *positions[rows].T, s=34, color=line_style(name)["color"], label="picked", zorder=3
         )
         axes.set(title=name, xticks=[], yticks=[])
         axes.legend(frameon=False, loc="best", fontsize=8)

@@ -344,7 +344,7 @@ def measure_deltas(config: StudyConfig) -> Measurement:
         if correlation is not None:
             agreements.append(
                 f"{run.name}: the rank correlation of our order of strategies and the paper's is "
-                f"{correlation.rho:.2f}."
+                f"{correlation:.2f}."
             )
 
     measurement = judge_deltas(collect_accuracies(runs))

@@ -18,17 +18,7 @@ from markupsafe import Markup
 from research.paper.item import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measurement
 from research.paper.results import NOT_COMPUTED, ItemResult, read_results
 from teeter.base.files import atomic_write
-from teeter.bench.analysis.report import (
-    Block,
-    CodeBlock,
-    DetailsBlock,
-    NotesBlock,
-    ParagraphBlock,
-    ReportWriter,
-    Section,
-    TableBlock,
-    render_page,
-)
+from teeter.bench.analysis.report import ReportWriter, Section, render_block, render_page
 from teeter.errors import InputError, TeeterError
 
 __all__ = ["write_page"]
@@ -101,7 +91,7 @@ def _make_summary_section(results: Sequence[ItemResult], missing: Sequence[str])
     )
     if missing:
         text += f" Not computed yet: {', '.join(missing)}."
-    return Section("Verdicts", text, [TableBlock(rows, style="words")])
+    return Section("Verdicts", text, [render_block("table", rows, style="words")])
 
 
 def _make_badge(result: ItemResult) -> Markup:
@@ -122,19 +112,19 @@ def _make_item_section(result: ItemResult, writer: ReportWriter) -> Section:
     else:
         reason = measurement.reason
 
-    blocks: list[Block] = [
-        ParagraphBlock(Markup("<strong>The test.</strong> {}").format(item.test)),
-        ParagraphBlock(Markup("{} {}").format(_make_badge(result), reason)),
+    blocks = [
+        render_block("paragraph", Markup("<strong>The test.</strong> {}").format(item.test)),
+        render_block("paragraph", Markup("{} {}").format(_make_badge(result), reason)),
     ]
     if measurement is not None:
         blocks += _make_figure_blocks(result, measurement, writer)
         for table in measurement.tables:
-            blocks.append(ParagraphBlock(table.caption, style="caption"))
+            blocks.append(render_block("paragraph", table.caption, style="caption"))
             blocks.append(writer.add_table(table, f"{item.name}-", style="even"))
         if measurement.notes:
-            blocks.append(NotesBlock(measurement.notes))
-    blocks.append(CodeBlock(_make_command(result)))
-    blocks.append(DetailsBlock("What it depends on", result.facts))
+            blocks.append(render_block("notes", measurement.notes))
+    blocks.append(render_block("code", _make_command(result)))
+    blocks.append(render_block("details", "What it depends on", result.facts))
 
     author = "Ours, not the paper's" if item.location.startswith("ours") else "The paper"
     title = f"{item.title} ({item.location})"
@@ -153,18 +143,18 @@ def _make_command(result: ItemResult) -> str:
 
 def _make_figure_blocks(
     result: ItemResult, measurement: Measurement, writer: ReportWriter
-) -> list[Block]:
+) -> list[Markup]:
     # A figure that fails leaves a hint, and the page is written all the same.
     drawings = _draw_figures(result.item, measurement)
     if drawings is None:
         hint = f"Its file cannot be drawn; {_make_command(result)} --fresh computes it again."
-        return [ParagraphBlock(hint)]
+        return [render_block("paragraph", hint)]
 
-    blocks: list[Block] = []
+    blocks = []
     for number, drawing in enumerate(drawings, start=1):
         name = f"{result.item.name}-{number}"
         blocks.append(writer.add_figure(drawing.figure, name, drawing.caption))
-        blocks.append(ParagraphBlock(drawing.caption, style="caption"))
+        blocks.append(render_block("paragraph", drawing.caption, style="caption"))
     return blocks
 
 

@@ -103,7 +103,7 @@ def table_of_runs() -> str:
                 f"{theirs.mean:+.2f} ± {theirs.deviation:.2f}",
                 f"{best} {summary.gains[best].mean:+.2f}",
                 f"{saving.saved / saving.baseline:.0%}",
-                f"{agreement.rho:.2f}",
+                f"{agreement:.2f}",
                 f"{minutes:.1f}",
             ]
         )

@@ -29,10 +29,10 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: Non
     )
 
     assert steps[-1] == (12, 12)
-    assert result.labels == 60
-    assert [row.strategy for row in result.rows] == ["ldm-s", "random"]
+    assert result.labelled[-1] == 60
+    assert set(result.accuracy) == {"ldm-s", "random"}
 
-    text = result.page.read_text()
+    text = (folder / "index.html").read_text()
     for part in (
         "ldm-s",
         "random",
@@ -45,8 +45,8 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: Non
 
     results = json.loads((folder / "results.json").read_text())
     assert np.shape(results["accuracy"]["ldm-s"]) == (2, 3)
-    assert results["lines"][0]["gain"]["mean"] == pytest.approx(result.row("ldm-s").gain.mean)
-    assert result.curves.read_bytes().startswith(b"\x89PNG")
+    assert results["lines"][0]["gain"]["mean"] == pytest.approx(result.gains["ldm-s"].mean)
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_other_experiments_are_refused(tmp_path: Path) -> None:
@@ -59,11 +59,12 @@ def test_other_experiments_are_refused(tmp_path: Path) -> None:
 def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) -> None:
     run_demo(tmp_path, setting=SMALL)
     fewer = run_demo(tmp_path, setting=replace(SMALL, repetitions=1))
-    page = fewer.page.read_text()
+    path = tmp_path / "index.html"
+    page = path.read_text()
     assert "One repetition, so the differences cannot" in page
     assert "one repetition: no test" in page
-    assert "p = 1" not in " ".join(_describe_demo(fewer))
-    assert "a test needs two or more repetitions" in _describe_demo(fewer)[0]
+    assert "p = 1" not in " ".join(_describe_demo(fewer, path))
+    assert "a test needs two or more repetitions" in _describe_demo(fewer, path)[0]
 
 
 @pytest.mark.slow
@@ -76,7 +77,6 @@ def test_the_demonstration_keeps_its_promise(
     assert len(done.stdout.strip().splitlines()) == 3
     # Without a terminal, lines take the place of the progress bar.
     assert len(re.findall(r"Learning digits: [\d,]+ of [\d,]+", done.stderr)) == 10
-    gain = run_demo(tmp_path / "teeter-demo").row("ldm-s").gain
-    assert gain is not None
+    gain = run_demo(tmp_path / "teeter-demo").gains["ldm-s"]
     assert gain.mean > 0
     assert gain.significant

@@ -7,8 +7,7 @@ so ``teeter bench report`` can compare it further.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,11 +16,11 @@ import torch
 from torch import Tensor
 
 from teeter.bench.analysis.plots import figure_png, pca_2d, plot_curves, plot_picks
-from teeter.bench.analysis.report import ImageBlock, Section, TableBlock, render_page
-from teeter.bench.analysis.statistics import Gain, gain_over, labels_to_reach
+from teeter.bench.analysis.report import Section, picture, render_block, render_page
+from teeter.bench.analysis.run_comparison import BASELINE, RunComparison, compare_strategies
 from teeter.bench.analysis.table_formats import format_p_value
 from teeter.bench.experiments.experiment import Experiment
-from teeter.bench.experiments.run_folder import Cell, Curves, Run, by_cells
+from teeter.bench.experiments.run_folder import Cell, Run, by_cells
 from teeter.bench.experiments.runner import Progress, run_setting
 from teeter.bench.experiments.settings import Setting, override, setting_named
 from teeter.errors import InputError, TrainingError
@@ -46,45 +45,12 @@ _ROUNDS_BEFORE_MAP = 2
 """The map of the pool shows the picks after this many rounds of labels."""
 
 
-@dataclass(frozen=True)
-class DemoRow:
-    """A strategy's row in the table."""
-
-    strategy: str
-    accuracy: float
-    """Mean over repetitions, and over the rounds after the first."""
-    last: float
-    """Mean accuracy in the last round."""
-    gain: Gain | None
-    """Over Random; None for Random itself."""
-    labels: float | None
-    """Number of labels at which it is as accurate as Random at its end; None if it never is."""
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """The results of the demonstration, and the page that shows them."""
-
-    page: Path
-    curves: Path
-    """The learning curves as a PNG file."""
-    rows: tuple[DemoRow, ...]
-    labels: int
-    """The number of labels at the end of each run."""
-    repetitions: int
-    """The number of runs of each strategy. A difference can be tested from two on."""
-
-    def row(self, strategy: str) -> DemoRow:
-        """Return the row of a strategy."""
-        return next(row for row in self.rows if row.strategy == strategy)
-
-
 def run_demo(
     folder: Path,
     *,
     setting: Setting = DEMO_SETTING,
     on_step: Progress = lambda done, total: None,
-) -> DemoResult:
+) -> RunComparison:
     """Run strategies on handwritten digits, and write a page, figures and results.
 
     Called again with the same folder, it continues a run that was interrupted.
@@ -93,6 +59,9 @@ def run_demo(
         folder: where the page goes; the run is recorded in its subfolder ``run``.
         setting: a setting of the dataset ``digits``, with the strategies ldm-s and random.
         on_step: called with the number of finished rounds and of all rounds.
+
+    Returns:
+        How the strategies compare, as the page ``index.html`` in the folder shows it.
 
     Raises:
         InputError: if the setting is another one, or the folder holds a run with different values.
@@ -116,79 +85,51 @@ def run_demo(
         strategies=setting.strategies,
         repetitions=setting.repetitions,
     )
-    curves = run.curves()
-    rows = tuple(_make_row(name, curves) for name in curves.accuracy)
+    comparison = compare_strategies(run)
 
     # On the CPU like the run, so that the fit for the map repeats one of the run.
     experiment = Experiment(setting, None, torch.device("cpu"))
-    curves_figure = plot_curves(curves.labelled, curves.accuracy)
+    curves_figure = plot_curves(comparison.labelled, run.curves().accuracy)
     picks_figure = _plot_picks(run, experiment)
-
-    curves_path = folder / "curves.png"
-    curves_figure.savefig(curves_path, dpi=150)
+    curves_figure.savefig(folder / "curves.png", dpi=150)
     picks_figure.savefig(folder / "picks.png", dpi=150)
 
-    page = folder / "index.html"
-    html = _render(run, rows, curves_figure, picks_figure)
-    page.write_text(html, encoding="utf-8")
+    html = _render(comparison, curves_figure, picks_figure)
+    (folder / "index.html").write_text(html, encoding="utf-8")
 
-    results = _collect_results(run, setting, rows, curves)
-    results_text = json.dumps(results, indent=1) + "\n"
-    (folder / "results.json").write_text(results_text, encoding="utf-8")
-
-    return DemoResult(
-        page=page,
-        curves=curves_path,
-        rows=rows,
-        labels=int(curves.labelled[-1]),
-        repetitions=run.repetitions,
-    )
-
-
-def _collect_results(
-    run: Run,
-    setting: Setting,
-    rows: Sequence[DemoRow],
-    curves: Curves,
-) -> dict[str, Any]:
-    """Return what ``results.json`` holds. Its keys are part of its format.
-
-    The setting is the one asked for: that of the run may have more repetitions or strategies.
-    """
-    accuracy = {}
-    for name, values in curves.accuracy.items():
-        accuracy[name] = values.round(6).tolist()
-
-    return {
+    # Its keys are part of its format. The setting is the one asked for: that of the run may have
+    # more repetitions or strategies.
+    results = {
         **run.facts,
         "setting": asdict(setting),
-        "lines": [asdict(row) for row in rows],
-        "labelled": curves.labelled.tolist(),
-        "accuracy": accuracy,
+        "lines": [_result_of(comparison, name) for name in run.strategies],
+        "labelled": comparison.labelled.tolist(),
+        "accuracy": {name: comparison.accuracy[name].round(6).tolist() for name in run.strategies},
+    }
+    results_text = json.dumps(results, indent=1) + "\n"
+    (folder / "results.json").write_text(results_text, encoding="utf-8")
+    return comparison
+
+
+def _result_of(comparison: RunComparison, strategy: str) -> dict[str, Any]:
+    """Return what ``results.json`` says about a strategy. Random has no gain over itself."""
+    accuracy = comparison.accuracy[strategy]
+    gain = comparison.gains.get(strategy)
+    return {
+        "strategy": strategy,
+        # Without the first round, in which all strategies have the same labels.
+        "accuracy": float(accuracy[:, 1:].mean()),
+        "last": float(accuracy[:, -1].mean()),
+        "gain": None if gain is None else asdict(gain),
+        "labels": labels_for_random_s_accuracy(comparison, strategy),
     }
 
 
-def _make_row(strategy: str, curves: Curves) -> DemoRow:
-    """Return the row of a strategy: what it reached, and how that compares with Random."""
-    # (repetitions, rounds) both.
-    accuracy = curves.accuracy[strategy]
-    random = curves.accuracy["random"]
-    final_random = float(random[:, -1].mean())
-
-    gain = None
-    if strategy != "random":
-        gain = gain_over(accuracy, random)
-
-    # In the first round all strategies have the same labels.
-    after_first = accuracy[:, 1:]
-    mean_curve = accuracy.mean(axis=0)
-    return DemoRow(
-        strategy=strategy,
-        accuracy=float(after_first.mean()),
-        last=float(accuracy[:, -1].mean()),
-        gain=gain,
-        labels=labels_to_reach(curves.labelled, mean_curve, final_random),
-    )
+def labels_for_random_s_accuracy(comparison: RunComparison, strategy: str) -> float | None:
+    """Return the labels at which a strategy is as accurate as Random at its end; None if never."""
+    if strategy == BASELINE:
+        return comparison.savings["ldm-s"].baseline
+    return comparison.savings[strategy].labels
 
 
 def _plot_picks(run: Run, experiment: Experiment) -> Figure:
@@ -224,13 +165,9 @@ def _plot_picks(run: Run, experiment: Experiment) -> Figure:
     )
 
 
-def _render(
-    run: Run,
-    rows: Sequence[DemoRow],
-    curves_figure: Figure,
-    picks_figure: Figure,
-) -> str:
+def _render(comparison: RunComparison, curves_figure: Figure, picks_figure: Figure) -> str:
     """Return the page as HTML."""
+    run = comparison.run
     setting = run.setting
     map_labels = setting.initial + _ROUNDS_BEFORE_MAP * setting.query
 
@@ -239,12 +176,12 @@ def _render(
         repetitions = (
             f"Means over {run.repetitions} repetitions, with bands of one standard deviation."
         )
-    comparison = Section(
+    accuracy = Section(
         "Accuracy against labels",
         f"{repetitions} All strategies begin with the same labels and the same networks.",
         [
-            ImageBlock(figure_png(curves_figure), "Learning curves of each strategy"),
-            TableBlock(_table_rows(rows, run.repetitions)),
+            picture(figure_png(curves_figure), "Learning curves of each strategy"),
+            render_block("table", _table_rows(comparison)),
         ],
     )
     selection = Section(
@@ -253,7 +190,7 @@ def _render(
         f"layer. Dark points are digits whose predicted label flips under the smallest changes "
         f"to the network. The picks are such digits, spread over the pool.",
         [
-            ImageBlock(
+            picture(
                 figure_png(picks_figure),
                 "The pool coloured by its least disagree metric, with the picked digits beside it",
             )
@@ -264,41 +201,42 @@ def _render(
         "teeter on handwritten digits",
         f"A small network learns to read digits, {setting.query} labels at a time. Its accuracy "
         f"depends on which {setting.query} digits are labelled.",
-        [comparison, selection],
+        [accuracy, selection],
         known_facts,
     )
 
 
-def _table_rows(rows: Sequence[DemoRow], repetitions: int) -> list[dict[str, Any]]:
+def _table_rows(comparison: RunComparison) -> list[dict[str, Any]]:
     """Return the table of the page: a dictionary per strategy, from column to text."""
-    final_random = next(row.last for row in rows if row.strategy == "random")
+    final_random = comparison.accuracy[BASELINE][:, -1].mean()
 
     table = []
-    for row in rows:
+    for name in comparison.run.strategies:
         # Random has no gain over itself.
-        gain = ""
+        gain_cell = ""
         p_value = ""
-        if row.gain is not None and repetitions == 1:
-            gain = f"{row.gain.mean:+.2f} points"
+        gain = comparison.gains.get(name)
+        if gain is not None and comparison.repetitions == 1:
+            gain_cell = f"{gain.mean:+.2f} points"
             p_value = "one repetition: no test"
-        elif row.gain is not None:
-            gain = f"{row.gain.mean:+.2f} ± {row.gain.deviation:.2f} points"
-            p_value = format_p_value(row.gain.p)
-            if not row.gain.significant:
+        elif gain is not None:
+            gain_cell = f"{gain.mean:+.2f} ± {gain.deviation:.2f} points"
+            p_value = format_p_value(gain.p)
+            if not gain.significant:
                 p_value += ", not significant"
 
-        labels = "not reached"
-        if row.labels is not None:
-            labels = f"{row.labels:.0f}"
-
+        labels = labels_for_random_s_accuracy(comparison, name)
+        accuracy = comparison.accuracy[name]
         table.append(
             {
-                "strategy": row.strategy,
-                "mean accuracy": f"{row.accuracy:.1%}",
-                "last accuracy": f"{row.last:.1%}",
-                "gain over random": gain,
+                "strategy": name,
+                "mean accuracy": f"{accuracy[:, 1:].mean():.1%}",
+                "last accuracy": f"{accuracy[:, -1].mean():.1%}",
+                "gain over random": gain_cell,
                 "p (paired t-test)": p_value,
-                f"labels for {final_random:.1%}": labels,
+                f"labels for {final_random:.1%}": "not reached"
+                if labels is None
+                else f"{labels:.0f}",
             }
         )
     return table

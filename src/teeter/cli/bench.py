@@ -14,7 +14,7 @@ from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:
     from teeter.bench.analysis.report import Report
-    from teeter.bench.demo import DemoResult
+    from teeter.bench.analysis.run_comparison import RunComparison
     from teeter.bench.experiments import Run, Setting
 
 
@@ -333,35 +333,32 @@ def demo() -> None:
 
         result = run_demo(_DEMO_FOLDER, on_step=on_step)
 
-    for sentence in _describe_demo(result):
+    for sentence in _describe_demo(result, _DEMO_FOLDER / "index.html"):
         typer.echo(sentence)
 
 
-def _describe_demo(result: DemoResult) -> list[str]:
+def _describe_demo(comparison: RunComparison, page: Path) -> list[str]:
     """Say how LDM-S compares with Random, and where the page is."""
-    ldm_s = result.row("ldm-s")
-    random = result.row("random")
-    gain = ldm_s.gain
-    if gain is None:
-        return []
-
+    gain = comparison.gains["ldm-s"]
     test = f"p = {gain.p:.2g}"
-    if result.repetitions == 1:
+    if comparison.repetitions == 1:
         test = "not tested, because a test needs two or more repetitions"
 
     # The accuracy at which Random ends: LDM-S should be there with fewer labels.
-    target = f"Random's final accuracy of {random.last:.1%}"
-    saving = f"LDM-S never reached {target}."
-    if ldm_s.labels is not None:
-        saving = (
-            f"LDM-S reached {target} with {ldm_s.labels:.0f} labels instead of {result.labels}."
-        )
+    saving = comparison.savings["ldm-s"]
+    target = f"Random's final accuracy of {saving.target:.1%}"
+    saved = f"LDM-S never reached {target}."
+    if saving.labels is not None:
+        final = int(comparison.labelled[-1])
+        saved = f"LDM-S reached {target} with {saving.labels:.0f} labels instead of {final}."
 
+    ldm_s = comparison.mean_accuracy("ldm-s")
+    random = comparison.mean_accuracy("random")
     return [
-        f"Averaged over the rounds, LDM-S classified {ldm_s.accuracy:.1%} of new digits "
-        f"correctly and Random {random.accuracy:.1%} ({gain.mean:+.1f} points for LDM-S, {test}).",
-        saving,
-        f"Curves, a table and the digits that LDM-S picked: {result.page}",
+        f"Averaged over the rounds, LDM-S classified {ldm_s:.1f}% of new digits correctly and "
+        f"Random {random:.1f}% ({gain.mean:+.1f} points for LDM-S, {test}).",
+        saved,
+        f"Curves, a table and the digits that LDM-S picked: {page}",
     ]
 
 

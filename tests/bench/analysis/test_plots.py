@@ -37,13 +37,14 @@ def lines(figure: object) -> dict[str, object]:
 
 def test_ten_strategies_are_told_apart() -> None:
     looks = [line_style(name) for name in NAMES]
-    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 10
-    assert max(NAMES, key=lambda name: line_style(name).linewidth) == "ldm-s"
+    assert len({look["color"] for look in looks}) == len({look["marker"] for look in looks}) == 10
+    assert max(NAMES, key=lambda name: line_style(name)["linewidth"]) == "ldm-s"
 
 
 def test_every_strategy_has_a_look_of_its_own() -> None:
     looks = [
-        (look.colour, look.marker, look.linestyle) for look in map(line_style, strategies.names())
+        (look["color"], look["marker"], look["linestyle"])
+        for look in map(line_style, strategies.names())
     ]
     assert len(set(looks)) == len(looks)
 
@@ -52,8 +53,8 @@ def test_a_look_does_not_depend_on_the_other_strategies_drawn() -> None:
     few = {name: ACCURACY[name] for name in ("badge", "ldm-s")}
     alone, together = lines(plot_curves(LABELLED, few)), lines(plot_curves(LABELLED, ACCURACY))
     for name in few:
-        assert alone[name].get_color() == together[name].get_color() == line_style(name).colour
-        assert alone[name].get_marker() == together[name].get_marker() == line_style(name).marker
+        assert alone[name].get_color() == together[name].get_color() == line_style(name)["color"]
+        assert alone[name].get_marker() == together[name].get_marker() == line_style(name)["marker"]
     assert line_style("my-plugin") == line_style("my-plugin")
 
 

@@ -18,14 +18,10 @@ from fake_runs import NAMES, fake_accuracy, fake_run
 from teeter.bench.analysis import report as render
 from teeter.bench.analysis.plots import figure_png, plot_curves, save_figure
 from teeter.bench.analysis.report import (
-    CodeBlock,
-    DetailsBlock,
-    ImageBlock,
-    NotesBlock,
-    ParagraphBlock,
     Report,
     Section,
-    TableBlock,
+    picture,
+    render_block,
     render_page,
     write_report,
 )
@@ -464,10 +460,10 @@ def test_a_page_is_whole_and_fetches_nothing() -> None:
     png = figure_png(figure)
 
     blocks = [
-        ImageBlock(png, "curves"),
-        ImageBlock(png, "chart", inches=8),
-        TableBlock([{"a": "1"}]),
-        TableBlock([]),
+        picture(png, "curves"),
+        picture(png, "chart", inches=8),
+        render_block("table", [{"a": "1"}]),
+        render_block("table", []),
     ]
     text = render_page("T", "lead", [Section("S", "text", blocks)], {"teeter": "1"})
 
@@ -482,11 +478,11 @@ def test_every_block_escapes_text() -> None:
     evil = "<script>alert(1)</script>"
 
     blocks = [
-        TableBlock([{evil: evil}]),
-        ParagraphBlock(evil),
-        CodeBlock(evil),
-        NotesBlock([evil]),
-        DetailsBlock(evil, {evil: evil}),
+        render_block("table", [{evil: evil}]),
+        render_block("paragraph", evil),
+        render_block("code", evil),
+        render_block("notes", [evil]),
+        render_block("details", evil, {evil: evil}),
     ]
     text = render_page(
         evil, evil, [Section(evil, evil, blocks)], {evil: evil}, findings=[evil], notes=[evil]

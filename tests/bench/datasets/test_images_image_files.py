@@ -5,6 +5,7 @@ right class.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from small_datasets import bytes_of, picture, write_picture, write_picture_table
 from teeter import Learner
 from teeter.bench.datasets import load_dataset
-from teeter.bench.datasets.images import CentreCrop, Resize, image_pixels, open_image
+from teeter.bench.datasets.images import crop_centre, image_pixels, open_image, resize
 from teeter.errors import FileError
 from teeter.models.inputs import batches, materialize, take_rows
 from teeter.models.networks import mlp
@@ -206,14 +207,18 @@ def test_a_broken_picture_is_one_sentence_when_it_is_asked_for(tmp_path: Path) -
     ("width", "height"), [(256, 256), (500, 300), (300, 500), (224, 900), (100, 80), (256, 1)]
 )
 def test_the_middle_is_cut_from_every_proportion(width: int, height: int) -> None:
-    cut = CentreCrop(256, 224)(Image.new("RGB", (width, height)))
+    cut = crop_centre(Image.new("RGB", (width, height)), 256, 224)
     assert cut.size == (224, 224)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "CMYK", "1", "LA", "I;16"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_kind_of_picture_has_the_channels_asked_for(mode: str, channels: int) -> None:
-    assert image_pixels(Image.new(mode, (9, 5)), Resize(8), channels).shape == (channels, 8, 8)
+    assert image_pixels(Image.new(mode, (9, 5)), partial(resize, side=8), channels).shape == (
+        channels,
+        8,
+        8,
+    )
 
 
 def test_a_picture_too_large_to_be_one_is_refused(

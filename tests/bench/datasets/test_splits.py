@@ -121,24 +121,14 @@ def test_another_seed_keeps_other_rows() -> None:
     )
 
 
-def test_counts_are_kept_and_a_small_class_keeps_all() -> None:
-    assert np.bincount(
-        make_long_tailed(make_numbered_rows(30), counts=[0, 3, 99]).labels, minlength=3
-    ).tolist() == [0, 3, 10]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "Cannot make an imbalance of None"),
         (
             {"imbalance": 0.5},
-            "Cannot make an imbalance of 0.5: give a number of 1 or more, or counts",
+            "Cannot make an imbalance of 0.5: give a number of 1 or more",
         ),
         ({"imbalance": float("nan")}, "an imbalance of nan"),
-        ({"counts": [1, 2]}, r"The rows have 3 classes, but counts is \[1, 2\]: give 3 counts"),
-        ({"counts": [1, 2, -1]}, "3 counts of 0 or more"),
-        ({"counts": [1, 2, 3], "imbalance": 2}, "not both"),
     ],
 )
 def test_a_tail_that_cannot_be_made_is_refused(options: dict[str, Any], message: str) -> None:

@@ -12,7 +12,6 @@ import io
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,34 +69,8 @@ _PLUGIN_COLOURS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477
 _PLUGIN_MARKERS = "2348+"
 
 
-@dataclass(frozen=True)
-class LineStyle:
-    """How a strategy is drawn."""
-
-    colour: str
-    marker: str
-    linestyle: str
-    """A line style of matplotlib: "-", "--" or "-."."""
-    linewidth: float
-    zorder: float
-    """Lines of a larger order are drawn on top."""
-
-    @property
-    def plot_options(self) -> dict[str, Any]:
-        """Keyword arguments for ``Axes.plot``."""
-        return {
-            "color": self.colour,
-            "marker": self.marker,
-            "linestyle": self.linestyle,
-            "linewidth": self.linewidth,
-            "zorder": self.zorder,
-            "markersize": 3 + 1.2 * self.linewidth,
-            "markeredgewidth": 1.0,
-        }
-
-
-def line_style(strategy: str) -> LineStyle:
-    """Return the style of a strategy.
+def line_style(strategy: str) -> dict[str, Any]:
+    """Return how a strategy is drawn, as keyword arguments for ``Axes.plot``.
 
     It depends on the name alone, so that a strategy looks the same in every figure, whatever else
     is drawn. Strategies of plugins get a colour and a marker from a hash of their name.
@@ -113,13 +86,16 @@ def line_style(strategy: str) -> LineStyle:
         linestyle = "-."
 
     is_highlighted = strategy == HIGHLIGHTED
-    return LineStyle(
-        colour=colour,
-        marker=marker,
-        linestyle=linestyle,
-        linewidth=3.0 if is_highlighted else 1.5,
-        zorder=5 if is_highlighted else 3,
-    )
+    width = 3.0 if is_highlighted else 1.5
+    return {
+        "color": colour,
+        "marker": marker,
+        "linestyle": linestyle,
+        "linewidth": width,
+        "zorder": 5 if is_highlighted else 3,  # on top of the others
+        "markersize": 3 + 1.2 * width,
+        "markeredgewidth": 1.0,
+    }
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -265,7 +241,7 @@ def plot_gains(
     axes = figure.subplots()
     axes.axhline(
         0,
-        color=line_style("random").colour,
+        color=line_style("random")["color"],
         linestyle="--",
         linewidth=1.5,
         label="random",
@@ -315,7 +291,7 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
-        options = {**line_style(name).plot_options, "markevery": 0.1}
+        options = {**line_style(name), "markevery": 0.1}
         label = f"{name}  {areas[name]:.2f}"
         axes.plot(deltas, heights, drawstyle="steps-post", label=label, **options)
 
@@ -489,7 +465,7 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
         axes.barh(
             position,
             labels,
-            color=line_style(name).colour,
+            color=line_style(name)["color"],
             alpha=1 if name == HIGHLIGHTED else 0.55,
             height=0.7,
         )
@@ -499,7 +475,7 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
 
     axes.axvline(
         baseline.baseline,
-        color=line_style("random").colour,
+        color=line_style("random")["color"],
         linestyle="--",
         linewidth=1,
     )
@@ -613,7 +589,7 @@ def _draw_curve(
     # About eight markers a curve, shifted from curve to curve so that they do not hide each other.
     every = max(1, len(labelled) // 8)
     markers = (position % every, every)
-    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.plot_options)
+    axes.plot(labelled, mean, label=label or name, markevery=markers, **style)
 
     # Pale bands, because they lie on top of each other.
     alpha = 0.2 if name == HIGHLIGHTED else 0.07
@@ -621,7 +597,7 @@ def _draw_curve(
         labelled,
         mean - deviation,
         mean + deviation,
-        color=style.colour,
+        color=style["color"],
         alpha=alpha,
         linewidth=0,
     )

@@ -1,7 +1,7 @@
 """Write a report on one or more runs: an HTML page with figures and tables, and their files.
 
-A page is data until the end: sections of blocks, which ``report.html.jinja`` turns into HTML.
-``render_page`` does that for any page. ``write_report`` builds the page on runs.
+``render_block`` and ``render_page`` turn values into HTML by the templates beside this file, for
+any page. ``write_report`` builds the page on runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from teeter.bench.analysis.plots import (
     plot_curves,
@@ -48,90 +48,51 @@ from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
     from teeter.bench.experiments.run_folder import Run
 
 
-@dataclass(frozen=True)
-class ImageBlock:
-    """An image inside the page."""
-
-    kind: ClassVar[str] = "image"
-    png: bytes
-    alt: str
-    """What the image shows, for readers who cannot see it."""
-    inches: float | None = None
-    """Width of a chart, which the dark theme inverts; None: a picture of the full width."""
-
-    @property
-    def data_url(self) -> str:
-        """The image as a URL that contains it."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-
-
-@dataclass(frozen=True)
-class TableBlock:
-    """A table; the cells' names in the first row are its header. Without rows, nothing is shown."""
-
-    kind: ClassVar[str] = "table"
-    rows: Sequence[Mapping[str, str]]
-    """Cells by column. Text is escaped; ``markupsafe.Markup`` is not."""
-    style: str = ""
-    """CSS classes: "even" does not mark the first row, "words" aligns text to the left."""
-
-
-@dataclass(frozen=True)
-class DetailsBlock:
-    """Names and values under a title, folded until the reader opens them."""
-
-    kind: ClassVar[str] = "details"
-    title: str
-    values: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class ParagraphBlock:
-    """A paragraph."""
-
-    kind: ClassVar[str] = "paragraph"
-    text: str
-    """Text is escaped; ``markupsafe.Markup`` is not."""
-    style: str = ""
-    """CSS classes: "caption" for the text of a figure or table."""
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """A command or code, as it is typed."""
-
-    kind: ClassVar[str] = "code"
-    text: str
-
-
-@dataclass(frozen=True)
-class NotesBlock:
-    """A list of sentences."""
-
-    kind: ClassVar[str] = "notes"
-    sentences: Sequence[str]
-
-
 TableData = list[dict[str, Any]]
 """The rows of a table in full precision, each by column."""
-
-Block = ImageBlock | TableBlock | DetailsBlock | ParagraphBlock | CodeBlock | NotesBlock
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph, and the blocks under it."""
+    """A heading, a paragraph, and what is under it."""
 
     title: str
     text: str
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[Markup] = ()
+    """HTML, as ``render_block`` and ``ReportWriter`` return it."""
     anchor: str | None = None
     """Name for links to the section, ``#anchor``."""
+
+
+def render_block(kind: str, *values: object, **options: object) -> Markup:
+    """Return a table, paragraph, picture, ... as HTML. Text is escaped; ``Markup`` is not.
+
+    Args:
+        kind: a macro of ``report_blocks.html.jinja``, which says what it takes.
+        *values: what the macro takes.
+        **options: what the macro takes by name.
+    """
+    macro = getattr(_load_template("report_blocks.html.jinja").module, kind)
+    html: Markup = macro(*values, **options)
+    return html
+
+
+def picture(png: bytes, alt: str, inches: float | None = None) -> Markup:
+    """Return a picture that is part of the page.
+
+    Args:
+        png: the file.
+        alt: what it shows, for readers who cannot see it.
+        inches: width of a chart, which the dark theme inverts; None for a picture of full width.
+    """
+    url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return render_block("picture", url, alt, inches)
 
 
 def render_page(
@@ -156,7 +117,7 @@ def render_page(
     Raises:
         MissingExtraError: if Jinja2 is not installed.
     """
-    return _load_template().render(
+    return _load_template("report.html.jinja").render(
         title=title,
         intro=intro,
         sections=sections,
@@ -167,7 +128,7 @@ def render_page(
 
 
 @cache
-def _load_template() -> Template:
+def _load_template(name: str) -> Template:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -183,11 +144,11 @@ def _load_template() -> Template:
         # A name that is misspelt in the template fails instead of printing nothing.
         undefined=StrictUndefined,
     )
-    return environment.get_template("report.html.jinja")
+    return environment.get_template(name)
 
 
 class ReportWriter:
-    """Writes the figures and tables of a report, and returns them as blocks of its page."""
+    """Writes the figures and tables of a report, and returns them as HTML for its page."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -196,26 +157,22 @@ class ReportWriter:
         self.tables: dict[str, TableData] = {}
         """The data of the tables by the name of their files, with None for infinite and NaN."""
 
-    def add_figure(self, figure: Figure, name: str, alt: str) -> ImageBlock:
+    def add_figure(self, figure: Figure, name: str, alt: str) -> Markup:
         """Write a figure to ``figures/`` as SVG and PNG."""
         stem = self._subfolder("figures") / name
         svg, png = save_figure(figure, stem)
         self.files += [svg, png]
 
         # The page holds the PNG. The SVG is for papers and slides.
-        return ImageBlock(
-            png=png.read_bytes(),
-            alt=alt,
-            inches=figure.get_figwidth(),
-        )
+        return picture(png.read_bytes(), alt, figure.get_figwidth())
 
-    def add_table(self, table: ReportTable, prefix: str = "", style: str = "") -> TableBlock:
+    def add_table(self, table: ReportTable, prefix: str = "", style: str = "") -> Markup:
         """Write a table to ``tables/`` as CSV, Markdown and LaTeX; an empty one is not written.
 
         Args:
             table: the table.
             prefix: put before the table's name, to tell the files of several runs apart.
-            style: CSS classes of the block.
+            style: CSS classes: "even" does not mark the first row.
         """
         if table.shown:
             name = prefix + table.name
@@ -227,7 +184,7 @@ class ReportWriter:
                 cells = {column: _finite_or_none(value) for column, value in row.items()}
                 self.tables[name].append(cells)
 
-        return TableBlock(table.shown, style)
+        return render_block("table", table.shown, style)
 
     def add_rounds(self, run: Run, prefix: str = "") -> None:
         """Write every round of a run to ``tables/rounds.csv``."""
@@ -477,7 +434,7 @@ def _labels_section(
         "this is also true of Random's curve, the saving per repetition can be smaller."
     )
     figure = plot_labels(comparison.savings)
-    blocks: list[Block] = [
+    blocks = [
         writer.add_figure(figure, f"{prefix}labels", f"Labels needed on {comparison.name}"),
         writer.add_table(labels_table(comparison), prefix),
     ]
@@ -502,7 +459,7 @@ def _runtime_section(
             times[name][phase] = units_per_minute * float(minutes.mean())
 
     figure = plot_runtime(times, unit)
-    blocks: list[Block] = [
+    blocks = [
         writer.add_figure(figure, f"{prefix}runtime", f"Time per run on {comparison.name}"),
         writer.add_table(runtime_table(comparison), prefix),
     ]
@@ -534,7 +491,7 @@ def _cross_run_sections(
         "strategy is beaten on average."
     )
     profile = plot_profile(performance_profile(datasets))
-    blocks: list[Block] = [
+    blocks = [
         writer.add_table(cross_dataset_table(datasets, tested=tested)),
         writer.add_figure(profile, "profile", "Performance profiles"),
     ]
@@ -573,7 +530,7 @@ def _settings_section(comparisons: Sequence[RunComparison]) -> Section:
         for (strategy, repetition), error in run.failures.items():
             values[f"failed: {strategy}, repetition {repetition}"] = error
 
-        blocks.append(DetailsBlock(comparison.name, values))
+        blocks.append(render_block("details", comparison.name, values))
 
     return Section(
         "Settings", "Everything that the results depend on, as recorded by the run.", blocks

@@ -23,7 +23,6 @@ from teeter.bench.analysis.statistics import (
     FloatArray,
     Gain,
     LabelSaving,
-    RankCorrelation,
     gain_over,
     penalty_matrix,
     performance_profile,
@@ -163,7 +162,7 @@ class RunComparison:
         return paper_results.minutes(dataset)
 
     @cached_property
-    def paper_rank_correlation(self) -> RankCorrelation | None:
+    def paper_rank_correlation(self) -> float | None:
         """How similarly this run and the paper order the strategies by their gains."""
         ours = {name: gain.mean for name, gain in self.gains.items()}
         theirs = {name: delta.mean for name, delta in self.paper_deltas.items()}
@@ -502,9 +501,10 @@ def _comparison_with_paper(comparison: RunComparison) -> Iterator[str]:
 
     correlation = comparison.paper_rank_correlation
     if correlation is not None:
+        count = len(comparison.gains.keys() & comparison.paper_deltas.keys())
         sentence += (
-            f" The gains of {correlation.count} strategies have a rank correlation of "
-            f"{format_number(correlation.rho)} with those in the paper."
+            f" The gains of {count} strategies have a rank correlation of "
+            f"{format_number(correlation)} with those in the paper."
         )
     yield sentence
 

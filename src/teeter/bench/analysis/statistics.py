@@ -300,24 +300,12 @@ def _labels_needed(
     return curve_labels, baseline_labels
 
 
-@dataclass(frozen=True)
-class RankCorrelation:
-    """How similarly two sources order the same strategies."""
-
-    rho: float
-    """Spearman's rank correlation: 1 for the same order, -1 for the reverse."""
-    p: float
-    count: int
-    """Number of strategies that both sources have."""
-
-
-def rank_correlation(
-    ours: Mapping[str, float], theirs: Mapping[str, float]
-) -> RankCorrelation | None:
+def rank_correlation(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
     """Return Spearman's rank correlation over the names that both mappings have.
 
     Returns:
-        None if they share fewer than three names, or if all values of one are equal.
+        1 for the same order, -1 for the reverse; None if they share fewer than three names, or if
+        all values of one are equal.
     """
     from scipy import stats
 
@@ -330,12 +318,7 @@ def rank_correlation(
     if len(names) < 3 or fewest_values < 2:
         return None
 
-    result = stats.spearmanr(our_values, their_values)
-    return RankCorrelation(
-        rho=float(result.statistic),
-        p=float(result.pvalue),
-        count=len(names),
-    )
+    return float(stats.spearmanr(our_values, their_values).statistic)
 
 
 Dataset = Mapping[str, FloatArray]

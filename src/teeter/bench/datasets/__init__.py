@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from teeter.bench.datasets.loading import load_dataset
     from teeter.bench.datasets.splits import (
         DatasetSplit,
-        LabelledDataset,
         LabelledRows,
         make_long_tailed,
     )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DatasetSpec",
     "DatasetSplit",
-    "LabelledDataset",
     "LabelledRows",
     "dataset_from_function",
     "find_spec",
@@ -52,6 +50,6 @@ __getattr__, __dir__ = import_lazily(
             "names",
         ],
         "loading": ["load_dataset"],
-        "splits": ["DatasetSplit", "LabelledDataset", "LabelledRows", "make_long_tailed"],
+        "splits": ["DatasetSplit", "LabelledRows", "make_long_tailed"],
     },
 )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -27,9 +28,8 @@ from teeter.bench.datasets.image_arrays import (
     CIFAR100_FILES,
     IDX_FILES,
     SVHN_FILES,
+    cifar_reader,
     npz_reader,
-    read_cifar10,
-    read_cifar100,
     read_idx_files,
     read_svhn,
 )
@@ -41,8 +41,8 @@ from teeter.bench.datasets.images import (
     TINY_IMAGENET_FIT,
     TINY_IMAGENET_LAYOUTS,
     Fit,
-    Resize,
     image_table_layouts,
+    resize,
 )
 from teeter.bench.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
 from teeter.bench.datasets.splits import (
@@ -318,7 +318,7 @@ _MNIST = DatasetSpec(
     layouts=(
         *_npz_layouts(_DIGIT_CLASSES, "mnist"),
         Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
-        *image_table_layouts("test", _DIGIT_CLASSES, 1, Resize(28), stream=False),
+        *image_table_layouts("test", _DIGIT_CLASSES, 1, partial(resize, side=28), stream=False),
     ),
     split=published_split,
     # torchvision downloads to MNIST/raw.
@@ -335,7 +335,7 @@ _FASHION_MNIST = DatasetSpec(
     layouts=(
         *_npz_layouts(_FASHION_CLASSES, "fashion-mnist"),
         Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
-        *image_table_layouts("test", _FASHION_CLASSES, 1, Resize(28), stream=False),
+        *image_table_layouts("test", _FASHION_CLASSES, 1, partial(resize, side=28), stream=False),
     ),
     split=published_split,
     folder_names=("FashionMNIST", "FashionMNIST/raw"),
@@ -355,8 +355,8 @@ _CIFAR10 = DatasetSpec(
     classes=_CIFAR10_CLASSES,
     layouts=(
         *_npz_layouts(_CIFAR10_CLASSES, "cifar10"),
-        Layout(CIFAR10_FILES, read_cifar10),
-        *image_table_layouts("test", _CIFAR10_CLASSES, 3, Resize(32), stream=False),
+        Layout(CIFAR10_FILES, cifar_reader(label_bytes=1, class_count=10)),
+        *image_table_layouts("test", _CIFAR10_CLASSES, 3, partial(resize, side=32), stream=False),
     ),
     split=published_split,
     folder_names=("cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -375,7 +375,7 @@ _SVHN = DatasetSpec(
     layouts=(
         *_npz_layouts(_DIGIT_CLASSES, "svhn"),
         Layout(SVHN_FILES, read_svhn),
-        *image_table_layouts("test", _DIGIT_CLASSES, 3, Resize(32), stream=False),
+        *image_table_layouts("test", _DIGIT_CLASSES, 3, partial(resize, side=32), stream=False),
     ),
     split=published_split,
 )
@@ -390,8 +390,12 @@ _CIFAR100 = DatasetSpec(
     layouts=(
         *_npz_layouts(_CIFAR100_CLASSES, "cifar100"),
         # Any dataset may have a train.bin.
-        Layout(CIFAR100_FILES, read_cifar100, identifies_dataset=False),
-        *image_table_layouts("test", _CIFAR100_CLASSES, 3, Resize(32), stream=False),
+        Layout(
+            CIFAR100_FILES,
+            cifar_reader(label_bytes=2, class_count=100),
+            identifies_dataset=False,
+        ),
+        *image_table_layouts("test", _CIFAR100_CLASSES, 3, partial(resize, side=32), stream=False),
     ),
     split=published_split,
     folder_names=("cifar-100-binary", "cifar-100-python"),

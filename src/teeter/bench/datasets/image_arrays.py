@@ -103,28 +103,27 @@ CIFAR100_FILES = ("train.bin", "test.bin")
 _IMAGE_BYTES = 3 * 32 * 32
 
 
-def read_cifar10(files: MatchedFiles) -> RawDataset:
-    """Read the five training batches and the test batch: (N, 3, 32, 32) uint8."""
-    # In the order of CIFAR10_FILES: the test batch is the last.
-    batches = [_read_records(paths[0], label_bytes=1, class_count=10) for paths in files]
-    *training, test = batches
+def cifar_reader(*, label_bytes: int, class_count: int) -> Reader:
+    """Return a reader of CIFAR's training batches and its test batch: (N, 3, 32, 32) uint8.
 
-    train = LabelledRows(
-        inputs=np.concatenate([batch.inputs for batch in training]),
-        labels=np.concatenate([batch.labels for batch in training]),
-    )
-    return RawDataset(train, test)
+    Args:
+        label_bytes: bytes before each image; the last of them is the class.
+        class_count: the number of classes.
+    """
+
+    def read(files: MatchedFiles) -> RawDataset:
+        # In the order of the patterns: the test batch is the last.
+        *training, test = [_read_records(paths[0], label_bytes, class_count) for paths in files]
+        train = LabelledRows(
+            inputs=np.concatenate([batch.inputs for batch in training]),
+            labels=np.concatenate([batch.labels for batch in training]),
+        )
+        return RawDataset(train, test)
+
+    return read
 
 
-def read_cifar100(files: MatchedFiles) -> RawDataset:
-    """Read training and test images with their fine labels: (N, 3, 32, 32) uint8."""
-    train_paths, test_paths = files
-    train = _read_records(train_paths[0], label_bytes=2, class_count=100)
-    test = _read_records(test_paths[0], label_bytes=2, class_count=100)
-    return RawDataset(train, test)
-
-
-def _read_records(path: Path, *, label_bytes: int, class_count: int) -> LabelledRows:
+def _read_records(path: Path, label_bytes: int, class_count: int) -> LabelledRows:
     with parse_errors(path, "CIFAR binary file"):
         data = np.fromfile(path, dtype=np.uint8)
 

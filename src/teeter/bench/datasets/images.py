@@ -13,7 +13,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,48 +33,33 @@ from teeter.data.table_files import open_parquet
 from teeter.errors import FileError, MissingExtraError
 
 Fit: TypeAlias = Callable[[Any], Any]
-"""Brings a Pillow image to the size that a dataset uses."""
+"""Brings a Pillow image to the size that a dataset uses. Workers get it, so it can be pickled."""
 
 
-@dataclass(frozen=True)
-class Resize:
+def resize(image: Any, side: int) -> Any:
     """Resize an image to a square of ``side`` pixels, whatever its proportions."""
-
-    side: int
-
-    def __call__(self, image: Any) -> Any:
-        """Return the resized image."""
-        size = (self.side, self.side)
-        if image.size == size:
-            return image
-        return image.resize(size, _bilinear())
+    size = (side, side)
+    if image.size == size:
+        return image
+    return image.resize(size, _bilinear())
 
 
-@dataclass(frozen=True)
-class CentreCrop:
+def crop_centre(image: Any, shorter: int, side: int) -> Any:
     """Scale an image so that its shorter side is ``shorter`` pixels, then crop its centre.
 
     The crop is a square of ``side`` pixels.
     """
+    width, height = image.size
+    scale = shorter / min(width, height)
 
-    shorter: int
-    side: int
+    # Rounding must not make a side shorter than the crop.
+    scaled_width = max(round(width * scale), shorter)
+    scaled_height = max(round(height * scale), shorter)
+    scaled = image.resize((scaled_width, scaled_height), _bilinear())
 
-    def __call__(self, image: Any) -> Any:
-        """Return the centre of the scaled image."""
-        width, height = image.size
-        scale = self.shorter / min(width, height)
-
-        # Rounding must not make a side shorter than the crop.
-        scaled_width = max(round(width * scale), self.shorter)
-        scaled_height = max(round(height * scale), self.shorter)
-        scaled = image.resize((scaled_width, scaled_height), _bilinear())
-
-        left = (scaled_width - self.side) // 2
-        top = (scaled_height - self.side) // 2
-        right = left + self.side
-        bottom = top + self.side
-        return scaled.crop((left, top, right, bottom))
+    left = (scaled_width - side) // 2
+    top = (scaled_height - side) // 2
+    return scaled.crop((left, top, left + side, top + side))
 
 
 def open_image(path: Path, content: bytes | None = None) -> Any:
@@ -267,13 +252,13 @@ def _read_class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
     return tuple(str(name) for name in class_names)
 
 
-TINY_IMAGENET_FIT = Resize(64)
+TINY_IMAGENET_FIT = partial(resize, side=64)
 """The published size."""
 
-FOOD101_FIT = Resize(75)
+FOOD101_FIT = partial(resize, side=75)
 """The size in the paper."""
 
-IMAGENET_FIT = CentreCrop(256, 224)
+IMAGENET_FIT = partial(crop_centre, shorter=256, side=224)
 """The usual crop."""
 
 # For folders that are listed. Where a published list names images without a suffix, the reader adds

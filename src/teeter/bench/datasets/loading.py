@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from teeter.bench.datasets.images import ImageFiles, ParquetImages
 from teeter.bench.datasets.locate import LocatedFiles, candidate_folders, search_folders
 from teeter.bench.datasets.splits import (
     DatasetSplit,
-    LabelledDataset,
     LabelledRows,
     RawDataset,
     class_indices_from_array,
@@ -168,8 +168,8 @@ def find_embeddings(name: str, folder: str | Path | None = None) -> Path:
 
 
 def with_embeddings(
-    path: Path, spec: DatasetSpec, read_dataset: Callable[[], LabelledDataset]
-) -> LabelledDataset:
+    path: Path, spec: DatasetSpec, read_dataset: Callable[[], DatasetSplit]
+) -> DatasetSplit:
     """Return a dataset with the arrays x_train and x_test of a file as its inputs.
 
     Args:
@@ -208,7 +208,7 @@ def with_embeddings(
             "they must have the same number."
         )
 
-    return LabelledDataset(spec.name, train, test, names)
+    return DatasetSplit(spec.name, train, test, names)
 
 
 def _labelled_rows(
@@ -266,7 +266,7 @@ def load_dataset(
     seed = validate_seed(seed)
 
     # A function, because embeddings with labels do not need the dataset's files.
-    def read_dataset() -> LabelledDataset:
+    def read_dataset() -> DatasetSplit:
         return _read_dataset(spec, _require_files(spec, folder))
 
     if embeddings is False:
@@ -276,13 +276,7 @@ def load_dataset(
         dataset = with_embeddings(path, spec, read_dataset)
 
     train, validation_rows = hold_out(dataset.train, validation, name, seed)
-    return DatasetSplit(
-        name=name,
-        train=train,
-        validation=validation_rows,
-        test=dataset.test,
-        classes=dataset.classes,
-    )
+    return replace(dataset, name=name, train=train, validation=validation_rows)
 
 
 def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles:
@@ -305,7 +299,7 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
     )
 
 
-def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
+def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> DatasetSplit:
     # A dataset that comes with a package has no folder to name in messages.
     source = spec.name
     if located.files:
@@ -337,7 +331,7 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
             spec.test,
         )
 
-    return LabelledDataset(
+    return DatasetSplit(
         name=spec.name,
         train=train,
         test=test,

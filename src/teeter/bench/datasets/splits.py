@@ -61,27 +61,18 @@ SplitFunction: TypeAlias = Callable[[RawDataset], tuple[LabelledRows, LabelledRo
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledDataset:
-    """A dataset ready for a network, with its fixed training and test rows."""
-
-    name: str
-    train: LabelledRows
-    test: LabelledRows
-    classes: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class DatasetSplit:
-    """A dataset with its training, validation and test rows."""
+    """A dataset ready for a network, with its training, validation and test rows."""
 
     name: str
     train: LabelledRows
     """The training rows without the validation rows."""
-    validation: LabelledRows | None
-    """Rows drawn from the training rows by the seed, or None if none were asked for."""
     test: LabelledRows
+    """The same rows for every seed."""
     classes: tuple[str, ...]
     """The class names in the order of their indices."""
+    validation: LabelledRows | None = None
+    """Rows drawn from the training rows by the seed, or None if none were asked for."""
 
 
 def class_indices_from_text(
@@ -335,50 +326,46 @@ def without_columns(
 def make_long_tailed(
     part: LabelledRows,
     *,
-    imbalance: float | None = None,
-    counts: Sequence[int] | None = None,
+    imbalance: float,
     seed: int = 0,
 ) -> LabelledRows:
     """Return a long-tailed subset of the rows, with fewer rows of each next class.
 
-    Give either ``imbalance`` or ``counts``. A class with fewer rows than asked for keeps all it
-    has.
+    A class with fewer rows than asked for keeps all it has.
 
     Args:
         part: the rows to draw from.
         imbalance: the size of the first class divided by that of the last. The first class keeps
             as many rows as the largest class has, and the sizes fall exponentially
             [Cui et al. 2019].
-        counts: the number of rows to keep of each class.
         seed: the seed that draws the rows.
 
     Returns:
         The drawn rows in their original order.
 
     Raises:
-        InputError: if both or none are given, or if they do not fit the rows.
+        InputError: if ``imbalance`` is less than 1.
 
     Example:
         >>> rows = LabelledRows(np.zeros((300, 2)), np.arange(300) % 3)
         >>> np.bincount(make_long_tailed(rows, imbalance=100).labels).tolist()
         [100, 10, 1]
     """
-    if counts is None:
-        sizes = _exponential_sizes(part, imbalance)
-    elif imbalance is None:
-        class_count = int(part.labels.max()) + 1
-        if len(counts) < class_count or min(counts) < 0:
-            raise InputError(
-                f"The rows have {class_count} classes, but counts is {list(counts)}: "
-                f"give {class_count} counts of 0 or more, one per class."
-            )
-        sizes = [int(count) for count in counts]
-    else:
-        raise InputError("Give imbalance or counts, not both.")
+    # A negated comparison, because NaN must be refused as well.
+    if not imbalance >= 1:
+        raise InputError(f"Cannot make an imbalance of {imbalance}: give a number of 1 or more.")
+
+    class_sizes = np.bincount(part.labels)
+    largest = class_sizes.max()
+    steps = max(len(class_sizes) - 1, 1)
 
     seed = validate_seed(seed)
     drawn = []
-    for label, size in enumerate(sizes):
+    for label in range(len(class_sizes)):
+        # n_k = n_max * imbalance^(-k / (C - 1)) for class k of C, and at least one row.
+        share = imbalance ** (-label / steps)
+        size = max(int(largest * share), 1)
+
         rows = np.flatnonzero(part.labels == label)
         # A stream per class: the rows drawn from one do not depend on the sizes of the others.
         order = _permutation(len(rows), seed, "thinned", label)
@@ -386,26 +373,6 @@ def make_long_tailed(
 
     drawn_rows = np.sort(np.concatenate(drawn))
     return take(part, drawn_rows)
-
-
-def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]:
-    # A negated comparison, because NaN must be refused as well.
-    if imbalance is None or not imbalance >= 1:
-        raise InputError(
-            f"Cannot make an imbalance of {imbalance}: give a number of 1 or more, or counts."
-        )
-
-    class_sizes = np.bincount(part.labels)
-    largest = class_sizes.max()
-    steps = max(len(class_sizes) - 1, 1)
-
-    # n_k = n_max * imbalance^(-k / (C - 1)) for class k of C, and at least one row.
-    sizes = []
-    for label in range(len(class_sizes)):
-        share = imbalance ** (-label / steps)
-        size = int(largest * share)
-        sizes.append(max(size, 1))
-    return sizes
 
 
 def _sort_rows(part: LabelledRows) -> LabelledRows:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,11 +139,12 @@ class Experiment:
         """
         # Without training, whose memory would hide that of most strategies.
         picks: list[int] = []
-        with peak_memory(self.device) as peak:
-            evaluation = learner.evaluate(self.test.inputs, self.test.labels)
-            labelled = len(learner.pool.labelled)
-            if number < self.setting.rounds:
-                picks = learner.ask(self.setting.query).tolist()
+        _reset_peak_memory(self.device)
+        evaluation = learner.evaluate(self.test.inputs, self.test.labels)
+        labelled = len(learner.pool.labelled)
+        if number < self.setting.rounds:
+            picks = learner.ask(self.setting.query).tolist()
+        peak_memory = _read_peak_memory(self.device)
 
         record = learner.history[-1]
         seconds = {}
@@ -162,7 +161,7 @@ class Experiment:
             loss=evaluation.loss,
             picks=tuple(picks),
             seconds=seconds,
-            peak_memory=peak.bytes,
+            peak_memory=peak_memory,
             validation=record.validation_accuracy,
             vote=evaluation.vote,
         )
@@ -241,50 +240,26 @@ _RESET_PEAK = "5"
 """What Linux takes in ``clear_refs`` to reset the peak of the resident memory."""
 
 
-@dataclass
-class Peak:
-    """The peak memory of a block, once the block has ended."""
-
-    bytes: int = 0
-    """0 if the operating system does not report it."""
-
-
-@contextmanager
-def peak_memory(device: torch.device) -> Iterator[Peak]:
-    """Measure the peak memory of the block: of a GPU, or of the whole process on a CPU.
-
-    Args:
-        device: a CUDA device counts the memory allocated by torch, any other device the resident
-            memory of this process.
-
-    Yields:
-        A ``Peak`` that is filled in when the block ends.
-    """
-    peak = Peak()
-
+def _reset_peak_memory(device: torch.device) -> None:
+    """Begin to measure the peak memory: of a GPU, or of the whole process on a CPU."""
     if device.type == "cuda":
-        # Counts torch's own allocations, so other processes on the GPU do not matter.
         torch.cuda.reset_peak_memory_stats(device)
-        yield peak
-        peak.bytes = int(torch.cuda.max_memory_allocated(device))
         return
 
     # Without the reset, the peak would be that of the process since its start.
     with contextlib.suppress(OSError):
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="utf-8")
-    yield peak
-    peak.bytes = _peak_resident_bytes()
 
 
-def _peak_resident_bytes() -> int:
-    """Return the peak resident memory of this process, or 0 if the system does not report it."""
-    try:
-        status = _STATUS.read_text(encoding="utf-8")
-    except OSError:
-        return 0
+def _read_peak_memory(device: torch.device) -> int:
+    """Return the peak memory since the reset, or 0 if the system does not report it."""
+    if device.type == "cuda":
+        # Counts torch's own allocations, so other processes on the GPU do not matter.
+        return int(torch.cuda.max_memory_allocated(device))
 
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            kibibytes = int(line.split()[1])
-            return kibibytes * 1024
+    with contextlib.suppress(OSError):
+        for line in _STATUS.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                kibibytes = int(line.split()[1])
+                return kibibytes * 1024
     return 0

@@ -240,17 +240,17 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run consists of."""
+    """What a run consists of, or is asked to: then without groups and facts."""
 
     setting: Setting
-    """Without strategies and repetitions, which may be added to a run later."""
+    """In a file without strategies and repetitions, which may be added to a run later."""
     strategies: tuple[str, ...]
     repetitions: int
     rounds: int
     """The number of the last round."""
-    groups: tuple[tuple[Cell, ...], ...]
+    groups: tuple[tuple[Cell, ...], ...] = ()
     """Cells whose networks are trained together, in the order in which they were started."""
-    facts: dict[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
     """Versions, commit, hardware and the time of the first start."""
 
     @property

@@ -105,7 +105,7 @@ def run_setting(
     if folder is not None:
         folder = Path(folder)
 
-    request = _RunRequest(
+    request = Manifest(
         setting=setting,
         strategies=tuple(dict.fromkeys(strategies)),  # a name given twice is run once
         repetitions=repetitions,
@@ -113,7 +113,7 @@ def run_setting(
     )
 
     # All checks come before the folder is created: a mistake leaves nothing behind.
-    request.require_valid()
+    _require_valid(request)
     torch_device = choose_device(device)
     experiment = Experiment(setting, folder, torch_device)
     experiment.require_runnable(request.rounds)
@@ -145,7 +145,8 @@ def run_setting(
                     on_step=on_step,
                 )
             else:
-                locations = {
+                arguments = {
+                    "request": request,
                     "out": str(out.resolve()),
                     "device": None if device is None else str(device),
                     "folder": None if folder is None else str(folder.resolve()),
@@ -155,7 +156,7 @@ def run_setting(
                     open_plans,
                     request,
                     run_folder,
-                    locations=locations,
+                    arguments=arguments,
                     trackers=tracker_set,
                     on_step=on_step,
                 )
@@ -168,10 +169,7 @@ def run_setting(
 def run_group(
     output: Path,
     *,
-    setting: Setting,
-    strategies: tuple[str, ...],
-    repetitions: int,
-    rounds: int,
+    request: Manifest,
     out: str,
     device: str | None,
     folder: str | None,
@@ -181,10 +179,7 @@ def run_group(
 
     Args:
         output: the file that marks the task as done.
-        setting: what to run.
-        strategies: all strategies of the run.
-        repetitions: their number of repetitions.
-        rounds: the number of the last round.
+        request: what to run.
         out: the run folder, whose manifest names the group.
         device: where networks are trained.
         folder: where datasets are looked for.
@@ -198,11 +193,10 @@ def run_group(
         if manifest is None:
             raise InputError(f"There is no run in {out}.")
 
-        request = _RunRequest(setting, strategies, repetitions, rounds)
         data_folder = None
         if folder is not None:
             data_folder = Path(folder)
-        experiment = Experiment(setting, data_folder, choose_device(device))
+        experiment = Experiment(request.setting, data_folder, choose_device(device))
         plan = _read_plan(run_folder, group, manifest.groups[group])
 
         # The driver reads the recorded rounds from the folder.
@@ -212,36 +206,21 @@ def run_group(
     atomic_write(output, b"done\n")
 
 
-@dataclass(frozen=True)
-class _RunRequest:
-    """What a call of ``run_setting`` asks for."""
+def _require_valid(request: Manifest) -> None:
+    """Check that a run can be what it is asked to be."""
+    # Creating a strategy checks its name and its options.
+    for name in dict.fromkeys([*request.strategies, *request.setting.options]):
+        request.setting.strategy(name)
 
-    setting: Setting
-    strategies: tuple[str, ...]
-    repetitions: int
-    rounds: int
-
-    @property
-    def cells(self) -> list[Cell]:
-        return [
-            Cell(strategy, repetition)
-            for strategy in self.strategies
-            for repetition in range(self.repetitions)
-        ]
-
-    def require_valid(self) -> None:
-        # Creating a strategy checks its name and its options.
-        for name in dict.fromkeys([*self.strategies, *self.setting.options]):
-            self.setting.strategy(name)
-
-        if not self.strategies:
-            raise InputError("There is no strategy to run: name one or more.")
-        if self.repetitions < 1:
-            raise InputError(f"Cannot run {self.repetitions} repetitions: ask for 1 or more.")
-        if not 0 <= self.rounds <= self.setting.rounds:
-            raise InputError(
-                f"Cannot run {self.rounds} rounds: {self.setting.name} has {self.setting.rounds}."
-            )
+    if not request.strategies:
+        raise InputError("There is no strategy to run: name one or more.")
+    if request.repetitions < 1:
+        raise InputError(f"Cannot run {request.repetitions} repetitions: ask for 1 or more.")
+    if not 0 <= request.rounds <= request.setting.rounds:
+        raise InputError(
+            f"Cannot run {request.rounds} rounds: {request.setting.name} has "
+            f"{request.setting.rounds}."
+        )
 
 
 @dataclass(frozen=True)
@@ -262,7 +241,7 @@ class _GroupPlan:
 
 
 def _plan_groups(
-    run_folder: RunFolder, earlier: Manifest | None, request: _RunRequest
+    run_folder: RunFolder, earlier: Manifest | None, request: Manifest
 ) -> list[_GroupPlan]:
     """Return all groups of the run: those of earlier calls, then new ones for other cells."""
     plans: list[_GroupPlan] = []
@@ -351,7 +330,7 @@ def _as_json(setting: Setting) -> dict[str, Any]:
 
 def _updated_manifest(
     earlier: Manifest | None,
-    request: _RunRequest,
+    request: Manifest,
     plans: list[_GroupPlan],
     device: torch.device,
 ) -> Manifest:
@@ -386,7 +365,7 @@ def _updated_manifest(
 
 def _run_here(
     plans: list[_GroupPlan],
-    request: _RunRequest,
+    request: Manifest,
     experiment: Experiment,
     run_folder: RunFolder,
     *,
@@ -416,10 +395,10 @@ def _run_here(
 def _run_in_workers(
     executor: Executor,
     plans: list[_GroupPlan],
-    request: _RunRequest,
+    request: Manifest,
     run_folder: RunFolder,
     *,
-    locations: dict[str, str | None],
+    arguments: dict[str, Any],
     trackers: TrackerSet,
     on_step: Progress,
 ) -> None:
@@ -431,16 +410,9 @@ def _run_in_workers(
 
     tasks = []
     for plan in plans:
-        arguments = {
-            "setting": request.setting,
-            "strategies": request.strategies,
-            "repetitions": request.repetitions,
-            "rounds": request.rounds,
-            "group": plan.number,
-            **locations,
-        }
+        task_arguments = {**arguments, "group": plan.number}
         output = str(done_folder / str(plan.number))
-        tasks.append(Task("teeter.bench.experiments.runner:run_group", arguments, output))
+        tasks.append(Task("teeter.bench.experiments.runner:run_group", task_arguments, output))
 
     total = _count_rounds(plans, request)
 
@@ -463,7 +435,7 @@ def _group_locks(run_path: Path) -> Path:
     return run_path / "held"
 
 
-def _count_rounds(plans: list[_GroupPlan], request: _RunRequest) -> int:
+def _count_rounds(plans: list[_GroupPlan], request: Manifest) -> int:
     n_cells = sum(len(plan.live_cells) for plan in plans)
     return n_cells * (request.rounds + 1)  # round 0 has the initial labels
 
@@ -482,7 +454,7 @@ class _Group:
     def __init__(
         self,
         plan: _GroupPlan,
-        request: _RunRequest,
+        request: Manifest,
         experiment: Experiment,
         run_folder: RunFolder,
     ) -> None:
