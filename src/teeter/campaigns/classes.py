@@ -39,6 +39,11 @@ class Classes:
         with self._store.reading() as view:
             return tuple(view.classes.names())
 
+    def current_names(self, names: Sequence[str]) -> list[str]:
+        """Return the present name of each class; a name that no class ever had stays as it is."""
+        with self._store.reading() as view:
+            return [view.classes.current_name(name) for name in names]
+
     def all(self) -> list[ClassInfo]:
         """Return the classes with their shortcuts and descriptions, in their order."""
         with self._store.reading() as view:

@@ -1055,8 +1055,7 @@ def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
     if skipped_id != original_id:
         return f"{printable_line(skipped_id)}: same content as {printable_line(original_id)}"
 
-    with campaign.reading() as view:
-        content = view.items.get(original_id).content
+    content = campaign.items.content(original_id)
     if content is None or content == skipped_id:
         return f"{printable_line(original_id)}, which the campaign already has"
     return f"another copy of “{_shorten(content)}”"

@@ -85,8 +85,7 @@ def export(
 
     with open_campaign(file) as opened, spinner("Writing"):
         labelled = opened.export(out, format_name)
-        with opened.reading() as view:
-            count = view.items.count() - view.items.count_withdrawn()
+        count = opened.items.count().items
         if history is not None:
             with atomic_text_file(history) as stream:
                 for event in opened.history():

@@ -14,7 +14,6 @@ import sys
 import threading
 import webbrowser
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -432,9 +431,7 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
     from teeter.campaigns.store.queries.classes import find_alike
 
     names = campaign.classes.names()
-    with campaign.reading() as view:
-        current_names = [view.classes.current_name(name) for name in classes]
-
+    current_names = campaign.classes.current_names(classes)
     missing = [name for name in current_names if name not in names]
     # No advice to add a class that cannot be told from one that is there.
     for name in missing:
@@ -459,12 +456,13 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
 
 def _report_other_encoder(campaign: Campaign, file: str, encoder: str) -> None:
     """Say so if the campaign that exists has another encoder than the one that is asked for."""
-    with campaign.reading() as view:
-        encoding = view.encodings.current()
+    if encoder == "auto":
+        return
 
-    if encoder != "auto" and encoding is not None and encoding.encoder != encoder:
+    current = campaign.status().encoder
+    if current not in (None, encoder):
         echo_wrapped(
-            f"{file} already exists and has the features of the encoder {encoding.encoder}, not "
+            f"{file} already exists and has the features of the encoder {current}, not "
             f"{encoder}: switch with teeter campaign encode {shlex.quote(file)} --encoder "
             f"{encoder}.",
             err=True,
@@ -477,7 +475,7 @@ def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
         return
 
     try:
-        new, changed = _count_other_items(campaign, items)
+        new, changed = campaign.items.compare(items)
     except TeeterError as error:
         echo_wrapped(f"{items} could not be compared with {file}: {error}", err=True)
         return
@@ -495,61 +493,6 @@ def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
             f"with the same id in {file}: correct it on the page, under Items.",
             err=True,
         )
-
-
-def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
-    """Return how many items of a file or folder are new, and how many of its ids changed.
-
-    A file is not read if it is older than the campaign. Of a folder, only the names are compared.
-    """
-    from teeter.campaigns.items.read_items import read_items
-    from teeter.campaigns.store.database import format_time
-    from teeter.encoders.images import find_images
-
-    with campaign.reading() as view:
-        created = view.campaign().created
-        # When the file was written, or moved to its place.
-        status = items.stat()
-        changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
-        if not items.is_dir() and format_time(changed_at) < created:
-            return 0, 0
-        stored = view.items.all()
-        known_ids = {item.item_id for item in stored}
-        known_ids |= view.items.aliases().keys()
-        tables = list(view.tables.tables().values())
-
-    if items.is_dir():
-        root = Path(campaign.settings.folder or items).resolve()
-        names = [path.relative_to(root).as_posix() for path in find_images(items.resolve())]
-        return sum(name not in known_ids for name in names), 0
-
-    # The campaign may have been created with other columns than those that are found by default.
-    # A text from several columns is not known any more: then the rows are compared by their ids.
-    table = tables[0] if tables else None
-    knows_text = table is None or table.text_column is not None
-    entries = read_items(
-        items,
-        ItemColumns() if table is None else ItemColumns(table.text_column, table.id_column),
-        rows=not knows_text,
-    )
-    has_ids = table is not None and table.id_column is not None
-    if not knows_text and not has_ids:
-        with campaign.reading() as view:
-            n_rows = sum(1 for _ in view.tables.all_rows())
-        return max(0, len(entries) - n_rows), 0
-
-    contents = {item.digest for item in stored}
-    new = 0
-    changed = 0
-    for entry in entries:
-        # An image from a table without ids is known by its path or link.
-        is_image = campaign.settings.kind == "image"
-        item_id = str(entry.content) if is_image and not has_ids else entry.key
-        if item_id in known_ids:
-            changed += has_ids and knows_text and not is_image and entry.digest not in contents
-        elif entry.digest not in contents:
-            new += 1
-    return new, changed
 
 
 def _holds_items(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     typed_value,
 )
+from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Answer,
     AnswerKind,
     ChangedPrediction,
     ConsensusMethod,
+    ItemColumns,
     ItemContent,
     ItemCounts,
     ItemDetails,
@@ -41,7 +44,9 @@ from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.store import CampaignStore, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
+from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
 
 _MAX_TEXT = 20_000
@@ -279,6 +284,68 @@ class Items:
             answers=answers,
             row=columns,
         )
+
+    def content(self, item: str) -> str | None:
+        """Return the text of an item, or the path of its image; None if it has features only.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self._store.reading() as view:
+            return view.items.get(item).content
+
+    def compare(self, path: Path) -> tuple[int, int]:
+        """Return how many items of a file or folder are new, and how many of its ids changed.
+
+        A file is not read if it is older than the campaign. Of a folder, only the names are
+        compared.
+        """
+        with self._store.reading() as view:
+            created = view.campaign().created
+            # When the file was written, or moved to its place.
+            status = path.stat()
+            changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
+            if not path.is_dir() and format_time(changed_at) < created:
+                return 0, 0
+            settings = view.settings
+            stored = view.items.all()
+            known_ids = {item.item_id for item in stored}
+            known_ids |= view.items.aliases().keys()
+            tables = list(view.tables.tables().values())
+
+        if path.is_dir():
+            root = Path(settings.folder or path).resolve()
+            names = [image.relative_to(root).as_posix() for image in find_images(path.resolve())]
+            return sum(name not in known_ids for name in names), 0
+
+        # The campaign may have been created with other columns than those that are found by
+        # default. A text from several columns is not known any more: then the rows are compared by
+        # their ids.
+        table = tables[0] if tables else None
+        knows_text = table is None or table.text_column is not None
+        entries = read_items(
+            path,
+            ItemColumns() if table is None else ItemColumns(table.text_column, table.id_column),
+            rows=not knows_text,
+        )
+        has_ids = table is not None and table.id_column is not None
+        if not knows_text and not has_ids:
+            with self._store.reading() as view:
+                n_rows = sum(1 for _ in view.tables.all_rows())
+            return max(0, len(entries) - n_rows), 0
+
+        contents = {item.digest for item in stored}
+        new = 0
+        changed = 0
+        for entry in entries:
+            # An image from a table without ids is known by its path or link.
+            is_image = settings.kind == ItemKind.IMAGE
+            item_id = str(entry.content) if is_image and not has_ids else entry.key
+            if item_id in known_ids:
+                changed += has_ids and knows_text and not is_image and entry.digest not in contents
+            elif entry.digest not in contents:
+                new += 1
+        return new, changed
 
     def image(self, item: str) -> Path:
         """Return the file of an item's image, which is inside the campaign's folder.
