@@ -242,8 +242,10 @@ def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
 
 
 def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
-    assert campaign.decide("t1", "ham")
-    assert not campaign.decide("t1", "ham")
+    receipt = campaign.decide("t1", "ham")
+    assert receipt.recorded
+    repeated = campaign.decide("t1", "ham")
+    assert (repeated.number, repeated.recorded) == (receipt.number, False)
     assert campaign.labels()["t1"].label == "ham", "a decision without an answer"
 
     undone = campaign.undo_decision()
@@ -342,6 +344,7 @@ NOT_REMOTE = {
     "classifier": "the model stays on the server; predict uses it there",
     "database": "a client has none",
     "disagreements": "GET /disagreements gives a page of them, with their contents",
+    "export_obstacles": "export says it",
     "image_folder": "the images stay with the server, which serves them",
     "load_state": "the server's worker does it",
     "make": "POST /campaigns; a client belongs to one campaign",
@@ -365,6 +368,9 @@ PARTS = {
 """The parts of a campaign, here and there."""
 
 PARTS_NOT_REMOTE = {
+    "classes.current_names": "the server takes old names as well",
+    "items.compare": "for files on the server's machine",
+    "items.content": "questions and items.get have it",
     "items.newest_change": "the map of the page asks for it",
     "people.is_team": "GET /campaigns/NAME says it",
     "suggestions.visible": "questions have them",
@@ -383,6 +389,8 @@ PARTS_NOT_REMOTE = {
     "people.find_by_token_prefix": "the server knows whose token it is",
     "people.list": "stats has the members",
     "people.require": "the server checks it",
+    "review.disagreements": "GET /disagreements gives a page of them, with their contents",
+    "review.recent_decisions": "undo_decision undoes the last one",
     "review.snapshot": "a transaction of the database",
     "suggestions.ask": "POST /suggest; the language model is that of the server",
     "suggestions.recent_sources": "for pages; sources measures them",

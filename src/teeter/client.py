@@ -274,10 +274,10 @@ class RemoteCampaign:
 
     # Reviewing
 
-    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> bool:
-        """Decide what an item is, and return whether that is new. See ``Campaign.decide``."""
+    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> AnswerReceipt:
+        """Decide what an item is, whatever annotators say. See ``Campaign.decide``."""
         body = {"item": str(item), "label": label, "comment": comment}
-        return bool(self._post("/decisions", body)["new"])
+        return _read(AnswerReceipt, self._post("/decisions", body))
 
     def undo_decision(self, *, number: int | None = None) -> Decision | None:
         """Take back your last decision, and return it; None if you have none."""

@@ -12,7 +12,7 @@ import teeter
 PACKAGE = Path(teeter.__file__).parent
 
 
-@pytest.mark.parametrize("folder", ["cli"])
+@pytest.mark.parametrize("folder", ["cli", "server"])
 def test_it_opens_no_transaction(folder: str) -> None:
     opened = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"

@@ -31,7 +31,7 @@ from teeter.campaigns.classes import (
     require_known_classes,
     validate_classes,
 )
-from teeter.campaigns.export.formats import require_format, write_export
+from teeter.campaigns.export.formats import FORMATS, require_format, write_export
 from teeter.campaigns.export.rows import ExportRows
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
@@ -71,6 +71,7 @@ from teeter.campaigns.records import (
     CampaignProgress,
     ClassDescription,
     Decision,
+    Disagreement,
     EncodingResult,
     HistoryPage,
     ImportResult,
@@ -84,11 +85,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
     UndoResult,
 )
-from teeter.campaigns.review.consensus import (
-    ConsensusLabel,
-    Disagreement,
-    describe_disagreements,
-)
+from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -116,7 +113,7 @@ from teeter.classifier import Classifier, Prediction
 from teeter.data.table_files import is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 Vectors = npt.NDArray[np.float32]
 
@@ -907,12 +904,7 @@ class Campaign:
 
     def disagreements(self) -> list[Disagreement]:
         """Return the items that need a reviewer's decision, the least certain first."""
-        with self.reading() as view:
-            snapshot = self.review.snapshot(view)
-            item_ids = [item for item, _ in snapshot.disagreements()]
-            items = view.items.by_id(item_ids)
-
-        return describe_disagreements(snapshot, items)
+        return self.review.disagreements().disagreements
 
     def decide(
         self,
@@ -921,7 +913,7 @@ class Campaign:
         reviewer: str = DEFAULT_ANNOTATOR,
         *,
         comment: str | None = None,
-    ) -> bool:
+    ) -> AnswerReceipt:
         """Decide what an item is, whatever annotators say. The call is idempotent.
 
         Args:
@@ -929,9 +921,6 @@ class Campaign:
             label: a class; None if the item does not belong.
             reviewer: who decides.
             comment: a remark to store with it.
-
-        Returns:
-            Whether the decision was recorded; False if the same one was there already.
 
         Raises:
             UnknownNameError: there is no such item or class.
@@ -946,11 +935,10 @@ class Campaign:
         )
 
         with self.writing() as change:
-            if change.decisions.for_item(decision.item) == decision:
-                return False
-
-            change.decisions.record(decision)
-            return True
+            current = change.decisions.for_item(decision.item)
+            if current == decision and current.number is not None:
+                return AnswerReceipt(current.number, recorded=False)
+            return AnswerReceipt(change.decisions.record(decision))
 
     def undo_decision(
         self, reviewer: str = DEFAULT_ANNOTATOR, *, number: int | None = None
@@ -1023,6 +1011,19 @@ class Campaign:
         return HistoryPage(
             lines=[replace_surrogates(drop_infinite(line)) for line in lines], after=last
         )
+
+    def export_obstacles(self) -> dict[str, str]:
+        """Return why the campaign cannot be exported in some formats now, by format."""
+        with self.reading() as view:
+            n_classes = len(self.review.snapshot(view).labelled_classes())
+
+        obstacles = {}
+        for form in FORMATS:
+            try:
+                require_format(form, self.settings.kind, n_classes)
+            except (InputError, MissingExtraError) as error:
+                obstacles[form] = str(error)
+        return obstacles
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels and predictions to a file.

@@ -246,14 +246,14 @@ class ShownSuggestion:
 
 @dataclass(frozen=True)
 class AnswerReceipt:
-    """An answer that is on disk."""
+    """An answer or decision that is on disk."""
 
     number: int
-    """The answer's row id."""
+    """Its row id, by which it can be undone."""
     late: bool = False
     """Whether the item had been returned to the pool. The answer counts all the same."""
     recorded: bool = True
-    """False if the same answer was there already, so that nothing was stored."""
+    """False if the same was there already, so that nothing was stored."""
     labelled: int | None = None
     """Number of labelled items in the campaign now, where it was counted."""
 
@@ -301,6 +301,29 @@ class ShownColumn:
 
     name: str
     value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disagreement:
+    """An item that annotators disagree about."""
+
+    item: str
+    content: ItemContent
+    answers: dict[str, str]
+    """By annotator, the class that they gave, or that they flagged the item."""
+    label: str | None
+    """The label until a reviewer decides; None if the item is left out until then."""
+    confidence: float
+    """How sure the label is, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class DisagreementPage:
+    """Items that need a decision, the least certain first."""
+
+    disagreements: list[Disagreement]
+    waiting: int
+    """How many there are in all."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,8 +38,7 @@ from teeter.cli.output import (
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
-    from teeter.campaigns.records import Question, SuspectLabel, UndoResult
-    from teeter.campaigns.review.consensus import Disagreement
+    from teeter.campaigns.records import Disagreement, Question, SuspectLabel, UndoResult
 
 
 # What terminals send for keys that browsers know by name.
@@ -186,7 +185,7 @@ def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
     while questions:
         question = questions[0]
         note = f"{len(questions)} left; {_explain_pick(opened, question)}"
-        choice = _prompt(_content(opened, question), note, keyboard, _LABEL_ACTIONS)
+        choice = _prompt(_content(opened, question.item), note, keyboard, _LABEL_ACTIONS)
 
         if choice.action is Action.STOP:
             return False
@@ -231,7 +230,7 @@ def review_suspects(
             f"labelled {suspect.label}, predicted {suspect.predicted}"
         )
         echoes = {Action.KEEP: f"{suspect.label} kept"}
-        choice = _prompt(_content(opened, suspect), note, keyboard, _SUSPECT_ACTIONS, echoes)
+        choice = _prompt(_content(opened, suspect.item), note, keyboard, _SUSPECT_ACTIONS, echoes)
 
         if choice.action is Action.STOP:
             return
@@ -282,7 +281,7 @@ def resolve_disagreements(
         disagreement = disagreements[position]
         answers = [f"{name}: {label}" for name, label in disagreement.answers.items()]
         note = f"{len(disagreements) - position} left; {', '.join(answers)}"
-        choice = _prompt(_content(opened, disagreement), note, keyboard, _DECISION_ACTIONS)
+        choice = _prompt(_content(opened, disagreement.item), note, keyboard, _DECISION_ACTIONS)
 
         if choice.action is Action.STOP:
             break
@@ -337,14 +336,16 @@ def _record_answer(opened: Campaign, item: str, choice: _Choice, annotator: str)
         opened.flag(item, annotator)
 
 
-def _content(opened: Campaign, entry: Question | SuspectLabel | Disagreement) -> str:
+def _content(opened: Campaign, item: str) -> str:
     """Return what is shown of an item: its text, or its id if it has none, and its columns."""
-    content = entry.item if entry.content is None else entry.content
+    content = opened.items.content(item)
+    if content is None:
+        content = item
     shown = printable(content[:_LONGEST_TEXT])
     if len(content) > _LONGEST_TEXT:
         shown += f"… ({len(content):,} characters)"
 
-    columns = opened.items.shown_columns([entry.item]).get(entry.item, {})
+    columns = opened.items.shown_columns([item]).get(item, {})
     for name, cell in columns.items():
         shown += f"\n{printable_line(name)}: {printable(cell)}"
     return shown

@@ -11,7 +11,7 @@ from fastapi.templating import Jinja2Templates
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.items.columns import format_cell
-from teeter.campaigns.records import Permission, RecentAnswer, ShownQuestion
+from teeter.campaigns.records import Disagreement, Permission, RecentAnswer, ShownQuestion
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.server.access import SecurityConfig
 from teeter.server.access.permissions import (
@@ -21,7 +21,7 @@ from teeter.server.access.permissions import (
     permissions_in,
     require_permission,
 )
-from teeter.server.schemas import CampaignOut, DisagreementOut, LabelMode, LabelPageStart
+from teeter.server.schemas import CampaignOut, LabelMode, LabelPageStart
 from teeter.server.service import CampaignService
 
 QUESTIONS_ON_PAGE = 40
@@ -104,7 +104,7 @@ class CampaignPage:
         self,
         mode: LabelMode,
         *,
-        questions: list[ShownQuestion] | list[DisagreementOut],
+        questions: list[ShownQuestion] | list[Disagreement],
         recent: list[RecentAnswer],
         waiting: int = 0,
         is_name_shared: bool = False,

@@ -19,9 +19,9 @@ from teeter.campaigns.items.columns import MAX_DEPTH
 from teeter.campaigns.records import (
     AnswerKind,
     ClassInfo,
+    Disagreement,
     EncodingResult,
     ImportResult,
-    ItemContent,
     ItemKind,
     ModelInfo,
     Permission,
@@ -248,20 +248,6 @@ class AnswerIn(RequestBody):
     """The suggestion that the annotator saw; None if none was shown."""
 
 
-class AnswerOut(BaseModel):
-    """An answer or decision that is on disk."""
-
-    stored: bool = True
-    new: bool
-    """False if it had already been stored, for example because it was sent twice."""
-    labelled: int
-    """Number of labelled items in the campaign."""
-    number: int | None = None
-    """By which it can be undone; None for a decision that another reviewer has replaced since."""
-    late: bool = False
-    """Whether the item had been given to others meanwhile. The answer counts all the same."""
-
-
 class ConfirmationIn(RequestBody):
     """An item whose label was reviewed and is correct."""
 
@@ -293,34 +279,6 @@ class SuspectsOut(BaseModel):
 
 
 # Teams
-
-
-class GivenAnswer(BaseModel):
-    """What one annotator says about an item."""
-
-    annotator: str
-    answer: str
-    """The class, or ``flag``."""
-
-
-class DisagreementOut(BaseModel):
-    """An item that annotators disagree about."""
-
-    item: str
-    content: ItemContent
-    answers: list[GivenAnswer]
-    label: str | None
-    """The label until a reviewer decides; None if the item is left out until then."""
-    confidence: float
-    """How sure the label is, from 0 to 1."""
-
-
-class DisagreementsOut(BaseModel):
-    """Items that need a decision, the least certain first."""
-
-    disagreements: list[DisagreementOut]
-    waiting: int
-    """Total number of disagreements."""
 
 
 class DecisionIn(RequestBody):
@@ -425,7 +383,7 @@ class LabelPageStart(BaseModel):
     labelled: int
     items: int
     news: str
-    questions: list[ShownQuestion] | list[DisagreementOut]
+    questions: list[ShownQuestion] | list[Disagreement]
     recent: list[RecentAnswer]
     """Newest first."""
     waiting: int = 0

@@ -39,10 +39,7 @@ def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
     listed = team.get("rey", f"{AT}/disagreements")
     assert listed["waiting"] == 1
     (disagreement,) = listed["disagreements"]
-    assert disagreement["answers"] == [
-        {"annotator": "ann", "answer": "ham"},
-        {"annotator": "bob", "answer": "spam"},
-    ]
+    assert disagreement["answers"] == {"ann": "ham", "bob": "spam"}
     assert disagreement["item"] == "t1"
     assert disagreement["label"] == "spam"
     assert disagreement["confidence"] == 0.5
@@ -51,9 +48,9 @@ def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
 
 def test_a_disagreement_is_decided_once_and_can_be_undone(team: Team) -> None:
     decision = {"item": "t1", "label": "ham", "comment": "seen closely"}
-    assert team.post("rey", f"{AT}/decisions", decision)["new"] is True
+    assert team.post("rey", f"{AT}/decisions", decision)["recorded"] is True
     repeated = team.post("rey", f"{AT}/decisions", decision)
-    assert repeated["new"] is False, "sent twice, stored once"
+    assert repeated["recorded"] is False, "sent twice, stored once"
     assert team.get("rey", f"{AT}/disagreements")["waiting"] == 0
 
     (recent,) = team.get("rey", f"{AT}/decisions")

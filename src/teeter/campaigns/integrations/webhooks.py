@@ -146,6 +146,12 @@ def list_deliveries(campaign: Campaign, count: int = 20) -> list[StoredDelivery]
         return view.webhooks.recent(count)
 
 
+def count_waiting_deliveries(campaign: Campaign) -> int:
+    """Return how many events are not confirmed and not given up."""
+    with campaign.reading() as view:
+        return view.webhooks.count_waiting()
+
+
 def sign_payload(secret: str, timestamp: str, body: bytes) -> str:
     """Return the signature of a payload.
 

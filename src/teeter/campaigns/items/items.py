@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import load
@@ -41,13 +41,15 @@ from teeter.campaigns.records import (
     TableColumn,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
-from teeter.campaigns.review.review import Review
 from teeter.campaigns.store import CampaignStore, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.review.review import Review
 
 _MAX_TEXT = 20_000
 """Characters of a text that are sent to the page."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from teeter.campaigns.records import Answer, AnswerKind, ConsensusMethod, Decision
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import Reading, StoredItem
+from teeter.campaigns.store import Reading
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -217,19 +217,6 @@ def dawid_skene(
     return DawidSkeneResult(probabilities, confusion, class_shares)
 
 
-@dataclass(frozen=True)
-class Disagreement:
-    """An item that annotators disagree about."""
-
-    item: str
-    content: str | None
-    answers: dict[str, str]
-    """By annotator, the class that they gave, or that they flagged the item."""
-    label: str | None
-    """The item's label until a reviewer decides."""
-    confidence: float
-
-
 def find_disagreements(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
     """Find the items that two annotators gave different classes, or that one of them flagged.
 
@@ -335,26 +322,6 @@ def read_snapshot(view: Reading) -> CampaignSnapshot:
 
     left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
     return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out), withdrawn)
-
-
-def describe_disagreements(
-    snapshot: CampaignSnapshot, items: Mapping[str, StoredItem]
-) -> list[Disagreement]:
-    """Return the disagreements about the given items, least certain first."""
-    labels = snapshot.labels
-    disagreements = []
-    for item, by_annotator in snapshot.disagreements():
-        if item in items:
-            disagreement = Disagreement(
-                item=item,
-                content=items[item].content,
-                answers=by_annotator,
-                label=labels.get(item),
-                confidence=snapshot.confidence(item),
-            )
-            disagreements.append(disagreement)
-
-    return disagreements
 
 
 def answers_of_people(answers: Iterable[Answer]) -> list[Answer]:

@@ -126,16 +126,13 @@ def _render_classes(
     page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
     suggester = get_workspace(request).suggester
     campaign = page.service.campaign
-    with campaign.reading() as view:
-        current = view.encodings.current()
-    encoder = None if current is None else current.encoder
     return page.render(
         "classes.html",
         # The status tells programs what the page tells people.
         status=200 if error is None else 422,
         sources=campaign.suggestions.recent_sources(),
         uses_names=campaign.settings.names,
-        unused_names=explain_unused_names(campaign.settings, encoder),
+        unused_names=explain_unused_names(campaign.settings, campaign.status().encoder),
         suggester=suggester,
         problem=None if suggester is None else suggester.problem(slug),
         is_asking=suggester is not None and suggester.is_busy(slug),

@@ -13,9 +13,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
 from starlette.background import BackgroundTask
 
-from teeter.campaigns.export.formats import FORMATS, require_format
+from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.records import Permission
-from teeter.errors import InputError, MissingExtraError, StoreError
+from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import get_workspace, require_permission
 from teeter.server.pages import open_campaign_page
 from teeter.server.worker.requests import ExportLabels
@@ -45,16 +45,7 @@ _EXPORT_FORMATS = {
 def show_export(request: Request, slug: str) -> Response:
     """Show the formats of an export, and why some cannot be used."""
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
-    with page.service.campaign.reading() as view:
-        labelled_classes = len(page.service.campaign.review.snapshot(view).labelled_classes())
-
-    obstacles = {}
-    for form in FORMATS:
-        try:
-            require_format(form, page.campaign.kind, labelled_classes)
-        except (InputError, MissingExtraError) as error:
-            obstacles[form] = str(error)
-
+    obstacles = page.service.campaign.export_obstacles()
     formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
     return page.render("export.html", formats=formats, obstacles=obstacles)
 

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from teeter.base.version import __version__
+from teeter.campaigns.integrations.webhooks import count_waiting_deliveries
 from teeter.campaigns.records import Permission
 from teeter.errors import StoreError, UnknownResourceError
 from teeter.server.access.permissions import get_workspace, permissions_in, require_campaign_creator
@@ -209,9 +210,7 @@ def show_metrics(request: Request) -> Response:
 def _add_campaign(request: Request, service: CampaignService, metrics: dict[str, _Metric]) -> None:
     labels = {"campaign": service.slug}
     counts = service.campaign.items.count()
-    with service.campaign.reading() as view:
-        waiting = view.webhooks.count_waiting()
-
+    waiting = count_waiting_deliveries(service.campaign)
     status = get_workspace(request).trainer.status(service.location)
     metrics["items"].samples.append((labels, counts.items))
     model = service.campaign.newest_model()

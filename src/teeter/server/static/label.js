@@ -376,7 +376,7 @@ function describeMode() {
   if (current.isCorrection) return `You answered ${current.answer}. Choose another answer, or press space to keep it.`;
   if (current.isSuspect) return `Labelled ${current.answer} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
   if (current.undone) return `${current.undone} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
-  if (isDeciding && current.answers) return current.answers.map((entry) => `${entry.annotator}: ${entry.answer}`).join(" · ");
+  if (isDeciding && current.answers) return Object.entries(current.answers).map(([annotator, answer]) => `${annotator}: ${answer}`).join(" · ");
   return null;
 }
 
@@ -447,9 +447,9 @@ function drawAnswers(why) {
     return;
   }
 
-  const lines = current.answers.map((entry) => element("li", {},
-    element("b", { text: entry.answer }),
-    element("span", { text: entry.annotator })));
+  const lines = Object.entries(current.answers).map(([annotator, answer]) => element("li", {},
+    element("b", { text: answer }),
+    element("span", { text: annotator })));
   const label = current.label
     ? `Until you decide, the label of this item is ${current.label} (confidence ${percent(current.confidence)}).`
     : "Until you decide, this item is left out.";
