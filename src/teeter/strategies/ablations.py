@@ -24,7 +24,6 @@ from teeter.strategies.ldm import LdmEstimator, estimate_ldm
 
 
 @registry.register("ldm")
-@dataclass(frozen=True, kw_only=True)
 class Ldm(LdmEstimator, TopKStrategy):
     """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
 
@@ -37,7 +36,6 @@ class Ldm(LdmEstimator, TopKStrategy):
 
 
 @registry.register("seeding-cosine")
-@dataclass(frozen=True, kw_only=True)
 class SeedingCosine(Strategy):
     """Draw rows by squared cosine distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
@@ -49,7 +47,6 @@ class SeedingCosine(Strategy):
 
 
 @registry.register("seeding-l2")
-@dataclass(frozen=True, kw_only=True)
 class SeedingL2(Strategy):
     """Draw rows by squared Euclidean distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
@@ -61,7 +58,6 @@ class SeedingL2(Strategy):
 
 
 @registry.register("entropy-s")
-@dataclass(frozen=True, kw_only=True)
 class EntropyS(ScoringStrategy):
     """LDM-Seeding with entropy instead of LDM [Cho et al. 2024]."""
 
@@ -84,7 +80,6 @@ class EntropyS(ScoringStrategy):
 
 
 @registry.register("margin-s")
-@dataclass(frozen=True, kw_only=True)
 class MarginS(ScoringStrategy):
     """LDM-Seeding with the margin instead of LDM [Cho et al. 2024]."""
 

@@ -17,7 +17,6 @@ from teeter.strategies.base import Context, Strategy, is_count, is_number, is_po
 
 
 @registry.register("coreset")
-@dataclass(frozen=True, kw_only=True)
 class CoreSet(Strategy):
     """Pick the row farthest from labelled rows and earlier picks, each time [Sener 2018]."""
 

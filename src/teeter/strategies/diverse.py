@@ -109,7 +109,6 @@ class ClusterOptions:
 
 
 @registry.register("cluster-margin")
-@dataclass(frozen=True, kw_only=True)
 class ClusterMargin(ClusterOptions, ScoringStrategy):
     """Pick rows with small margins from different clusters [Citovsky et al. 2021]."""
 
@@ -164,7 +163,6 @@ class CandidateFilter:
 
 
 @registry.register("fass")
-@dataclass(frozen=True, kw_only=True)
 class Fass(CandidateFilter, ScoringStrategy):
     """Pick rows that represent those with the largest entropy [Wei et al. 2015]."""
 
@@ -185,7 +183,6 @@ class Fass(CandidateFilter, ScoringStrategy):
 
 
 @registry.register("badge")
-@dataclass(frozen=True, kw_only=True)
 class Badge(Strategy):
     """Pick rows whose loss gradients are large and diverse [Ash et al. 2020]."""
 

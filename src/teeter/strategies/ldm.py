@@ -161,7 +161,6 @@ class LdmEstimator:
 
 
 @registry.register("ldm-s")
-@dataclass(frozen=True, kw_only=True)
 class LdmS(LdmEstimator, ScoringStrategy):
     """Pick diverse rows of small least disagree metric by LDM-Seeding [Cho et al. 2024]."""
 

@@ -26,7 +26,6 @@ from teeter.strategies.base import (
 
 
 @registry.register("random")
-@dataclass(frozen=True, kw_only=True)
 class Random(Strategy):
     """Pick rows uniformly at random, without replacement."""
 
@@ -42,7 +41,6 @@ class Random(Strategy):
 
 
 @registry.register("entropy")
-@dataclass(frozen=True, kw_only=True)
 class Entropy(TopKStrategy):
     """Pick the rows whose predicted probabilities have the largest entropy [Shannon 1948]."""
 
@@ -57,7 +55,6 @@ class Entropy(TopKStrategy):
 
 
 @registry.register("margin")
-@dataclass(frozen=True, kw_only=True)
 class Margin(TopKStrategy):
     """Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."""
 
@@ -73,7 +70,6 @@ class Margin(TopKStrategy):
 
 
 @registry.register("least-confidence")
-@dataclass(frozen=True, kw_only=True)
 class LeastConfidence(TopKStrategy):
     """Pick the rows whose predicted class is least probable [Lewis and Gale 1994]."""
 
@@ -88,7 +84,6 @@ class LeastConfidence(TopKStrategy):
 
 
 @registry.register("dbal")
-@dataclass(frozen=True, kw_only=True)
 class Dbal(TopKStrategy):
     """Pick rows whose labels tell most about the model, by dropout [Houlsby 2011, Gal 2017]."""
 
@@ -103,7 +98,6 @@ class Dbal(TopKStrategy):
 
 
 @registry.register("ensemble")
-@dataclass(frozen=True, kw_only=True)
 class Ensemble(TopKStrategy):
     """Pick rows on which an ensemble of networks agrees least [Beluch et al. 2018]."""
 
