@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import teeter
-from teeter.models.adapters import LightningTraining
+from teeter.training import LightningTraining
 
 
 class Digits(LightningModule):  # type: ignore[misc]

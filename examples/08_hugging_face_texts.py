@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import teeter
-from teeter.models.adapters import Texts, labels_of
+from teeter.models import Texts, labels_of
 
 table = Dataset.from_dict(
     {

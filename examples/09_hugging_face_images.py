@@ -8,7 +8,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from transformers.models.vit import ViTImageProcessorPil
 
 import teeter
-from teeter.models.adapters import Images, labels_of
+from teeter.models import Images, labels_of
 
 digits = load_digits()
 pictures = [Pictures.fromarray(np.uint8(255 - 15 * image)) for image in digits.images[:300]]

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import teeter
-from teeter.models.adapters import SentenceEncoder
+from teeter.models import SentenceEncoder
 
 things, times = (
     ["cat", "dog", "owl", "fox", "tram", "bus", "ship", "bike"],

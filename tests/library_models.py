@@ -194,14 +194,14 @@ def seeded_fit(model: Any, data: Any) -> Any:
 
 def texts() -> Any:
     given = table(text=TEXTS, label=CLASSES.tolist()), tokenizer()
-    from teeter.models.adapters.huggingface import Texts
+    from teeter.models.huggingface import Texts
 
     return Texts(*given)
 
 
 def images() -> Any:
     given = pictures(), image_processor()
-    from teeter.models.adapters.huggingface import Images
+    from teeter.models.huggingface import Images
 
     return Images(*given)
 
@@ -215,7 +215,7 @@ def pipeline_with_encoder() -> Any:
     from sklearn.pipeline import make_pipeline
 
     encoder = sentence_encoder()
-    from teeter.models.adapters.sentence_transformers import SentenceEncoder
+    from teeter.models.sentence_transformers import SentenceEncoder
 
     return make_pipeline(SentenceEncoder(encoder), LogisticRegression()).fit(sentences(), CLASSES)
 

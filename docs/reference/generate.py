@@ -24,7 +24,11 @@ from teeter.cli.installation import write_strategy_list
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")
 WIDTH = 100
-ADAPTERS = ("teeter.models.adapters.", "teeter.training.lightning")
+ADAPTERS = (
+    "teeter.models.huggingface",
+    "teeter.models.sentence_transformers",
+    "teeter.training.lightning",
+)
 """These modules are parsed, not imported, because their libraries may not be installed."""
 BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 

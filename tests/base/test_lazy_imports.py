@@ -17,7 +17,6 @@ from teeter.errors import MissingExtraError
 PACKAGES = (
     "teeter.selection",
     "teeter",
-    "teeter.models.adapters",
     "teeter.campaigns",
     "teeter.bench.datasets",
     "teeter.bench.experiments",

@@ -231,7 +231,7 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "texts for a network": (
         lambda: teeter.observe(NETWORK, ["a text", "another"]),
-        "convert them with teeter.models.adapters.Texts",
+        "convert them with teeter.models.Texts",
     ),
     "ragged rows for a network": (
         lambda: teeter.observe(NETWORK, [[1.0, 2.0], [1.0]]),

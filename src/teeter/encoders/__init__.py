@@ -3,10 +3,9 @@
 ==========================  ======================================================================
 ``encoder``                 what an encoder is, and how its fitted state is saved
 ``registry``                encoders by name, and the best one that is installed
-``tfidf``                   texts by their words and letters; without a model
+``text_encoders``           texts by words and letters, without a model; English texts by vectors of
+                            word pieces, very fast; texts in sixteen languages
 ``minilm``                  English texts by a small sentence encoder
-``static``                  English texts by fixed vectors of their word pieces, very fast;
-                            texts in sixteen languages by a sentence encoder
 ``pixels``                  images by their pixels, colours and edges; without a model
 ``efficientnet``            images by a small network trained on ImageNet
 ``side_by_side``            the features of several encoders, each scaled
@@ -45,9 +44,13 @@ from teeter.encoders.registry import (
     resolve_encoder,
     trust_encoder,
 )
-from teeter.encoders.static import MultilingualEncoder, StaticEncoder
 from teeter.encoders.table_rows import TableRowEncoder, format_card, parse_card
-from teeter.encoders.tfidf import TfidfEncoder, encode_texts
+from teeter.encoders.text_encoders import (
+    MultilingualEncoder,
+    StaticEncoder,
+    TfidfEncoder,
+    encode_texts,
+)
 
 __all__ = [
     "AUTO",

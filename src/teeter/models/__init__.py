@@ -1,15 +1,18 @@
 """What a model says about rows of data: ``Outputs``, and ``observe``, which fills them.
 
-==================== =============================================================================
-``outputs``          ``Outputs``: logits, features and head, all that a strategy sees of a model
-``observe``          ``observe``: one function for every kind of model; dropout passes and ensembles
-``torch_model``      torch modules: find the head, and record its input
-``sklearn_model``    scikit-learn classifiers and pipelines; logistic regression on features
-``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
-``networks``         the networks of the paper, and how to build one by its name
-==================== =============================================================================
+========================= ========================================================================
+``outputs``               ``Outputs``: logits, features and head: all that strategies see of a model
+``observe``               ``observe``, for every kind of model; dropout passes and ensembles
+``torch_model``           torch modules: find the head, and record its input
+``sklearn_model``         scikit-learn classifiers and pipelines; logistic regression on features
+``huggingface``           texts, images and labels of ``datasets`` for classifiers of transformers
+``sentence_transformers`` a frozen sentence encoder as a step of a scikit-learn pipeline
+``inputs``                rows of arrays, lists and frames: count, take, split into batches
+``networks``              the networks of the paper, and how to build one by its name
+========================= ========================================================================
 
-The names below are imported when they are first used, because most of them need torch.
+The names below are imported when they are first used, because most of them need torch, and some a
+library of an extra: its file says which extra to install if that is missing.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from teeter.base.lazy_imports import import_lazily
 from teeter.base.registry import Plugins
 
 if TYPE_CHECKING:
+    from teeter.models.huggingface import Images, Texts, labels_of
     from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
     from teeter.models.networks import (
         build_network,
@@ -33,13 +37,17 @@ if TYPE_CHECKING:
     )
     from teeter.models.observe import dropout_logits, stacked_logits
     from teeter.models.outputs import OUTPUTS, Outputs
+    from teeter.models.sentence_transformers import SentenceEncoder
     from teeter.models.sklearn_model import fit_head
     from teeter.models.torch_model import find_head
 
 __all__ = [
     "OUTPUTS",
     "BatchedInputs",
+    "Images",
     "Outputs",
+    "SentenceEncoder",
+    "Texts",
     "batches",
     "build_network",
     "count_rows",
@@ -47,6 +55,7 @@ __all__ = [
     "find_head",
     "fit_head",
     "k_cnn",
+    "labels_of",
     "linear",
     "mlp",
     "network_names",
@@ -62,7 +71,9 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
+        "huggingface": ["Images", "Texts", "labels_of"],
         "inputs": ["BatchedInputs", "batches", "count_rows", "take_rows"],
+        "sentence_transformers": ["SentenceEncoder"],
         "sklearn_model": ["fit_head"],
         "networks": [
             "build_network",

@@ -80,7 +80,7 @@ def observe(
             whose logits become the posterior (``ensemble_logits``) while the first one gives all
             else.
         data: an array, a tensor, a dictionary of them, a dataset, ``Texts`` or
-            ``Images`` of ``teeter.models.adapters``; for scikit-learn whatever the model takes.
+            ``Images`` of ``teeter.models``; for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
         batch_size: rows at a time. It does not change the result.
         device: where to run a torch module, which is moved there and back; its own device if left

@@ -967,7 +967,7 @@ def _copy_to_tensor(batch: Any) -> Tensor:
     if array.dtype.kind == "U":
         raise InputError(
             "The data hold texts, but a torch module takes numbers: convert them with "
-            "teeter.models.adapters.Texts."
+            "teeter.models.Texts."
         )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         run_plan,
         run_task,
     )
-    from teeter.selection.request import SelectionRequest
-    from teeter.selection.result import Provenance, SelectedRow, Selection
+    from teeter.selection.request import Provenance, SelectedRow, Selection, SelectionRequest
     from teeter.selection.scoring import (
         FeatureSource,
         ScoringJob,
@@ -79,8 +78,7 @@ __getattr__, __dir__ = import_lazily(
             "run_plan",
             "run_task",
         ],
-        "request": ["SelectionRequest"],
-        "result": ["Provenance", "SelectedRow", "Selection"],
+        "request": ["Provenance", "SelectedRow", "Selection", "SelectionRequest"],
         "scoring": ["FeatureSource", "ScoringJob", "fetch_features", "make_feature_source"],
     },
 )

@@ -16,8 +16,13 @@ from teeter.selection import (
 from teeter.selection.executors import Executor, make_executor
 from teeter.selection.from_file import load_candidates
 from teeter.selection.from_shards import open_candidates
-from teeter.selection.request import SelectionRequest, check_needs
-from teeter.selection.result import PickedRows, Selection, build_selection
+from teeter.selection.request import (
+    PickedRows,
+    Selection,
+    SelectionRequest,
+    build_selection,
+    check_needs,
+)
 from teeter.strategies.base import Strategy, validate_count
 
 Progress = Callable[[str, int, int], None]

@@ -19,8 +19,7 @@ from teeter.models.model_files import read_model
 from teeter.models.observe import observe
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.models.sklearn_model import fit_head
-from teeter.selection.request import SelectionRequest
-from teeter.selection.result import PickedRows
+from teeter.selection.request import PickedRows, SelectionRequest
 from teeter.strategies.api import build_context, ldm
 from teeter.strategies.base import Context, Strategy
 

@@ -34,8 +34,7 @@ from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
 from teeter.selection.executors import Executor, run_plan
-from teeter.selection.request import SelectionRequest
-from teeter.selection.result import PickedRows
+from teeter.selection.request import PickedRows, SelectionRequest
 from teeter.selection.scoring import (
     FeatureSource,
     ScoringJob,

@@ -2,8 +2,8 @@
 
 To add a dataset:
 
-1. Write a reader if ``image_arrays``, ``images`` and ``uci`` do not read its format. A reader takes
-   the files that match each pattern of a layout and returns a ``RawDataset``.
+1. Write a reader if ``formats`` and ``images`` do not read its format. A reader takes the files
+   that match each pattern of a layout and returns a ``RawDataset``.
 2. Add its class names below, unless its files name them.
 3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
 4. Add its download addresses with their MD5 checksums to ``downloads.py``.
@@ -23,15 +23,19 @@ from string import ascii_uppercase
 from typing import Any
 
 from teeter.base.registry import Plugins, did_you_mean
-from teeter.bench.datasets.image_arrays import (
+from teeter.bench.datasets.formats import (
     CIFAR10_FILES,
     CIFAR100_FILES,
     IDX_FILES,
+    ISOLET_DROPPED_COLUMNS,
     SVHN_FILES,
     cifar_reader,
     npz_reader,
     read_idx_files,
+    read_isolet_files,
+    read_letter_file,
     read_svhn,
+    table_reader,
 )
 from teeter.bench.datasets.images import (
     FOOD101_FIT,
@@ -54,12 +58,6 @@ from teeter.bench.datasets.splits import (
     published_split,
     shuffled_split,
     without_columns,
-)
-from teeter.bench.datasets.uci import (
-    ISOLET_DROPPED_COLUMNS,
-    read_isolet_files,
-    read_letter_file,
-    table_reader,
 )
 from teeter.errors import InputError, PluginError, TeeterError, UnknownNameError
 

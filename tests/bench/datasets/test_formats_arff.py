@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.io import arff
 
-from teeter.bench.datasets.uci import read_arff
+from teeter.bench.datasets.formats import read_arff
 from teeter.data.table_files import Table
 from teeter.errors import FileError
 

@@ -20,7 +20,7 @@ pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not installed: the extra hf"
 )
 
-from teeter.models.adapters.sentence_transformers import SentenceEncoder
+from teeter.models.sentence_transformers import SentenceEncoder
 
 
 @pytest.fixture

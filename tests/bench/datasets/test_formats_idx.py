@@ -21,7 +21,7 @@ from small_datasets import (
     write_mnist,
 )
 from teeter.bench.datasets import load_dataset
-from teeter.bench.datasets.image_arrays import read_idx
+from teeter.bench.datasets.formats import read_idx
 from teeter.errors import FileError
 
 

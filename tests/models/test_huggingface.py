@@ -41,8 +41,8 @@ from transformers import (
     XLNetForSequenceClassification,
 )
 
-from teeter.models.adapters import huggingface
-from teeter.models.adapters.huggingface import Images, Texts, labels_of
+from teeter.models import huggingface
+from teeter.models.huggingface import Images, Texts, labels_of
 
 TOKENIZER = library_models.tokenizer()
 TABLE = library_models.table(text=TEXTS, label=CLASSES.tolist())
@@ -580,7 +580,7 @@ def test_mistakes_are_reported_when_a_model_reads_the_data(
 def test_a_table_without_an_encoder_is_refused_and_an_encoded_one_works() -> None:
     with pytest.raises(
         InputError,
-        match=r"hold texts, but a torch module takes numbers: convert them with teeter\.adapters",
+        match=r"texts, but a torch module takes numbers: convert them with teeter\.models\.Texts",
     ):
         teeter.observe(bert(), TABLE)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from teeter.selection import SelectionRequest
-from teeter.selection.result import PickedRows, build_selection
+from teeter.selection.request import PickedRows, build_selection
 
 
 def make_picked_rows(ids: list[str]) -> PickedRows:

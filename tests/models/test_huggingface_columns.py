@@ -17,7 +17,7 @@ pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed:
 
 import datasets
 
-from teeter.models.adapters.huggingface import labels_of
+from teeter.models.huggingface import labels_of
 
 TABLE = library_models.table(text=TEXTS, label=CLASSES.tolist())
 

@@ -1,4 +1,4 @@
-"""The error of an adapter whose library is not installed."""
+"""The error of a module whose library is not installed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from teeter.errors import MissingExtraError
     ("module", "missing", "extra"),
     [
         ("training.lightning", "lightning", "lightning"),
-        ("models.adapters.huggingface", "transformers", "hf"),
-        ("models.adapters.huggingface", "datasets", "hf"),
-        ("models.adapters.sentence_transformers", "sentence_transformers", "hf"),
+        ("models.huggingface", "transformers", "hf"),
+        ("models.huggingface", "datasets", "hf"),
+        ("models.sentence_transformers", "sentence_transformers", "hf"),
     ],
 )
 def test_it_says_what_to_install(
