@@ -31,7 +31,6 @@ import numpy.typing as npt
 from teeter.base.version import __version__, commit
 from teeter.campaigns.finish.estimates import estimate_class_shares
 from teeter.campaigns.finish.promise import (
-    FrozenSet,
     Outcomes,
     PromiseTerms,
     Step,
@@ -152,7 +151,9 @@ def make_rare_pool(items: int, generator: np.random.Generator) -> tuple[Vectors,
 class FrozenCampaign:
     """A campaign in the moment in which its model is frozen."""
 
-    frozen: FrozenSet
+    predicted: Integers
+    """What the model predicts for the items of the set."""
+    confidences: Floats
     margins: Floats
     """(N,) how far the model's two likeliest classes are apart, for each item of the set."""
     truth: Integers
@@ -192,8 +193,14 @@ def label_and_freeze(name: str, folder: Path, seed: int) -> FrozenCampaign:
     held_out = cross_fit(features[labelled], truth[labelled], judged)
     temperature = fit_temperature(held_out, truth[labelled][judged])
     probabilities, margins = predict(features, truth, labelled, rest, temperature)
-    frozen = FrozenSet(probabilities.argmax(axis=1), probabilities.max(axis=1))
-    return FrozenCampaign(frozen, margins, truth[rest], truth[labelled], int(truth.max()) + 1)
+    return FrozenCampaign(
+        probabilities.argmax(axis=1),
+        probabilities.max(axis=1),
+        margins,
+        truth[rest],
+        truth[labelled],
+        int(truth.max()) + 1,
+    )
 
 
 def predict(
@@ -233,7 +240,7 @@ def simulate(name: str, folder: Path, seed: int) -> dict[str, Any]:
     result: dict[str, Any] = {
         "dataset": name,
         "seed": seed,
-        "accuracy": float((campaign.frozen.predicted == campaign.truth).mean()),
+        "accuracy": float((campaign.predicted == campaign.truth).mean()),
         "rest": len(campaign.truth),
     }
     result["random"] = look_often(campaign, order, CASES[name].draws, picked_share=0.0)
@@ -263,7 +270,7 @@ def look_often(
         promise is broken.
     """
     level = attempt_level(TERMS.confidence, 1)
-    steps = make_steps(campaign.frozen.confidences, TERMS, level)
+    steps = make_steps(campaign.confidences, TERMS, level)
     hardest_first = np.argsort(campaign.margins)
 
     looks: dict[str, list[float]] = {
@@ -297,26 +304,26 @@ def judge(
     labelled: Integers,
     level: float,
 ) -> list[StepResult]:
-    is_wrong = campaign.frozen.predicted != campaign.truth
+    is_wrong = campaign.predicted != campaign.truth
     outcomes = Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
-    return judge_steps(campaign.frozen, steps, outcomes, TERMS, level)
+    return judge_steps(campaign.confidences, steps, outcomes, TERMS, level)
 
 
 def is_broken(campaign: FrozenCampaign, result: StepResult, labelled: Integers) -> bool:
     """Return whether more of the model's labels are wrong than promised."""
-    is_counted = campaign.frozen.confidences >= result.step.threshold
+    is_counted = campaign.confidences >= result.step.threshold
     # People labelled these, and the promise counts none of them if it can.
     taken_out = labelled[is_counted[labelled]][: result.step.size - result.counted]
     is_counted[taken_out] = False
-    is_wrong = campaign.frozen.predicted != campaign.truth
+    is_wrong = campaign.predicted != campaign.truth
     return bool(is_wrong[is_counted].mean() > TERMS.error)
 
 
 def is_rest_broken(campaign: FrozenCampaign, result: StepResult, labelled: Integers) -> bool:
     """Return whether too many labels are wrong among those that only the model gives."""
-    by_model = campaign.frozen.confidences >= result.step.threshold
+    by_model = campaign.confidences >= result.step.threshold
     by_model[labelled] = False
-    is_wrong = campaign.frozen.predicted != campaign.truth
+    is_wrong = campaign.predicted != campaign.truth
     return bool(by_model.any() and is_wrong[by_model].mean() > TERMS.error)
 
 
@@ -327,8 +334,8 @@ def _rest(campaign: FrozenCampaign, labelled: Integers) -> int:
 def _oracle_coverage(campaign: FrozenCampaign, labelled: Integers) -> float:
     """Return the largest coverage whose share of wrong labels is allowed, knowing the truth."""
     rest = np.setdiff1d(np.arange(len(campaign.truth)), labelled)
-    surest_first = rest[np.argsort(-campaign.frozen.confidences[rest], kind="stable")]
-    is_wrong = campaign.frozen.predicted != campaign.truth
+    surest_first = rest[np.argsort(-campaign.confidences[rest], kind="stable")]
+    is_wrong = campaign.predicted != campaign.truth
     shares = np.cumsum(is_wrong[surest_first]) / np.arange(1, len(rest) + 1)
     allowed = np.flatnonzero(shares <= TERMS.error)
     return float((allowed[-1] + 1) / len(rest)) if len(allowed) else 0.0
@@ -338,31 +345,31 @@ def look_per_class(
     campaign: FrozenCampaign, order: Integers, draws: int, *, every: int
 ) -> dict[str, list[float]]:
     """Ask for a promise for each predicted class, with the probability of error shared out."""
-    classes = np.unique(campaign.frozen.predicted)
+    classes = np.unique(campaign.predicted)
     level = attempt_level(CLASS_TERMS.confidence, 1) / campaign.n_classes
-    is_wrong = campaign.frozen.predicted != campaign.truth
+    is_wrong = campaign.predicted != campaign.truth
 
     members = {}
     for k in classes:
-        rows = np.flatnonzero(campaign.frozen.predicted == k)
-        frozen = FrozenSet(campaign.frozen.predicted[rows], campaign.frozen.confidences[rows])
-        members[k] = (rows, frozen, make_steps(frozen.confidences, CLASS_TERMS, level))
+        rows = np.flatnonzero(campaign.predicted == k)
+        confidences = campaign.confidences[rows]
+        members[k] = (rows, confidences, make_steps(confidences, CLASS_TERMS, level))
 
     looks: dict[str, list[float]] = {name: [] for name in ("draws", "coverage", "broken")}
     for n_draws in range(every, draws + 1, every):
         covered = 0
         is_class_broken = False
-        for rows, frozen, steps in members.values():
+        for k, (rows, confidences, steps) in members.items():
             # Positions inside the class, in the order in which the whole set is drawn.
             position = np.searchsorted(rows, order[:n_draws])
-            is_member = campaign.frozen.predicted[order[:n_draws]] == frozen.predicted[0]
+            is_member = campaign.predicted[order[:n_draws]] == k
             drawn = position[is_member]
             wrong = is_wrong[rows]
             outcomes = Outcomes(drawn, wrong[drawn], drawn, wrong[drawn])
-            best = best_step(judge_steps(frozen, steps, outcomes, CLASS_TERMS, level))
+            best = best_step(judge_steps(confidences, steps, outcomes, CLASS_TERMS, level))
             if best is not None:
                 covered += best.remaining
-                is_counted = frozen.confidences >= best.step.threshold
+                is_counted = confidences >= best.step.threshold
                 taken_out = drawn[is_counted[drawn]][: best.step.size - best.counted]
                 is_counted[taken_out] = False
                 is_class_broken |= bool(wrong[is_counted].mean() > CLASS_TERMS.error)
@@ -378,8 +385,8 @@ def look_naively(campaign: FrozenCampaign, order: Integers, draws: int) -> dict[
     ``observed`` takes the largest step whose drawn items have at most the allowed share of wrong
     labels. ``confidence`` takes the largest set whose mean confidence is high enough.
     """
-    is_wrong = campaign.frozen.predicted != campaign.truth
-    confidences = campaign.frozen.confidences
+    is_wrong = campaign.predicted != campaign.truth
+    confidences = campaign.confidences
     steps = make_steps(confidences, TERMS, attempt_level(TERMS.confidence, 1))
 
     looks: dict[str, list[float]] = {name: [] for name in ("draws", "observed", "confidence")}
@@ -415,7 +422,7 @@ def check_shares(campaign: FrozenCampaign, order: Integers, draws: int) -> dict[
     for n_draws in (100, draws):
         drawn = order[:n_draws]
         shares = estimate_class_shares(
-            classes, campaign.frozen.predicted, drawn, campaign.truth[drawn], campaign.known_labels
+            classes, campaign.predicted, drawn, campaign.truth[drawn], campaign.known_labels
         )
         is_covered = []
         classical_widths = []

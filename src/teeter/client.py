@@ -46,7 +46,7 @@ from teeter.campaigns.records import (
     ItemPage,
     ItemRow,
     MemberChange,
-    ModelInfo,
+    ModelRound,
     PredictionImport,
     Question,
     Role,
@@ -314,7 +314,7 @@ class RemoteCampaign:
         started = self._post("/encode", {"encoder": encoder}, is_repeatable=False)
         return _read(EncodingResult, self._wait_for_job(started["job"]))
 
-    def train(self) -> ModelInfo:
+    def train(self) -> ModelRound:
         """Train a model now, and return it.
 
         Raises:
@@ -324,7 +324,7 @@ class RemoteCampaign:
         trained = result["trained"]
         if trained is None:
             raise InputError("Fewer than two classes have labels: label items first, then train.")
-        return _read(ModelInfo, trained)
+        return _read(ModelRound, trained)
 
     def _wait_for_job(self, job: str) -> dict[str, Any]:
         while True:

@@ -215,7 +215,7 @@ def test_a_class_can_be_added_later(campaign: Campaign) -> None:
     assert campaign.classes.names() == (*CLASSES, "yellow")
     for item in (question.item for question in campaign.ask(10)):
         campaign.tell(item, "yellow")
-    assert campaign.train().classes == (*CLASSES, "yellow")
+    assert campaign.train().classes == [*CLASSES, "yellow"]
     assert len(campaign.ask(5)) == 5
 
 

@@ -245,8 +245,8 @@ def test_picks_made_ahead_go_to_the_next_annotator_who_asks(store: CampaignStore
 def test_models_are_numbered_and_the_newest_is_found(store: CampaignStore) -> None:
     with store.writing() as change:
         assert change.models.newest() is None
-        assert change.save_model(b"\x00\x01", {"labels": 3}, "ann") == 1
-        assert change.save_model(b"\x02", {"labels": 5}, "ann") == 2
+        assert change.save_model(b"\x00\x01", {"labels": 3}, "ann").version == 1
+        assert change.save_model(b"\x02", {"labels": 5}, "ann").version == 2
 
     with store.reading() as view:
         model = view.models.newest()

@@ -36,7 +36,7 @@ from teeter.campaigns.export.rows import ExportRows
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
-from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
+from teeter.campaigns.items.add_items import require_kind, store_items
 from teeter.campaigns.items.columns import (
     drop_infinite,
     replace_surrogates,
@@ -55,6 +55,7 @@ from teeter.campaigns.items.items import Items
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
+    PreparedEncoder,
     ProgressReport,
     encode_items,
     encode_missing_items,
@@ -77,7 +78,6 @@ from teeter.campaigns.records import (
     ImportResult,
     ItemColumns,
     ItemKind,
-    ModelInfo,
     ModelRound,
     Question,
     ShownSuggestion,
@@ -293,7 +293,7 @@ class Campaign:
                 temporary, name, classes, settings, descriptions=descriptions, clock=clock
             )
             try:
-                stored = campaign._store_items(items)
+                imported, prepared = campaign._store_items(items)
                 if not isinstance(location, Path):
                     copy_to_location(campaign.database, name, location)
             finally:
@@ -303,8 +303,15 @@ class Campaign:
 
         campaign = cls.open(location, name, clock=clock)
         try:
-            limit = None if encode_all else ENOUGH_TO_BEGIN
-            imported = campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress, limit=limit)
+            if prepared is not None:
+                encoding = encode_missing_items(
+                    campaign.store,
+                    prepared,
+                    who=DEFAULT_ANNOTATOR,
+                    progress=progress,
+                    limit=None if encode_all else ENOUGH_TO_BEGIN,
+                )
+                imported = replace(imported, encoding=encoding)
         except BaseException:
             campaign.database.close()
             raise
@@ -454,10 +461,11 @@ class Campaign:
             InputError: an item cannot be added. Then none is. Only items whose links cannot be
                 fetched are left out alone, and stand in ``ImportResult.failed_items``.
         """
-        stored = self._store_items(items, encoder=encoder, who=who)
-        if not encode_all:
-            return stored.result
-        return self._encode_stored(stored, who, progress)
+        imported, prepared = self._store_items(items, encoder=encoder, who=who)
+        if prepared is None or not encode_all:
+            return imported
+        encoding = encode_missing_items(self.store, prepared, who=who, progress=progress)
+        return replace(imported, encoding=encoding)
 
     def _store_items(
         self,
@@ -465,7 +473,7 @@ class Campaign:
         *,
         encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
-    ) -> StoredImport:
+    ) -> tuple[ImportResult, PreparedEncoder | None]:
         refuse_frame(items)
         settings = self.settings
         folder = self.image_folder
@@ -479,29 +487,8 @@ class Campaign:
         require_kind(new_items, settings.kind)
         if not self.items.columns():
             require_shown_columns(settings.show, new_items)
-        stored = store_items(self.store, new_items, encoder=encoder, who=who)
-        return replace(stored, result=stored.result.with_failed(failed))
-
-    def _encode_stored(
-        self,
-        stored: StoredImport,
-        who: str,
-        progress: ProgressReport | None,
-        *,
-        limit: int | None = None,
-    ) -> ImportResult:
-        """Encode the items of an import that have no features yet."""
-        if stored.to_encode is None:
-            return stored.result
-
-        encoding = encode_missing_items(
-            self.store,
-            stored.to_encode,
-            who=who,
-            progress=progress,
-            limit=limit,
-        )
-        return replace(stored.result, encoding=encoding)
+        imported, prepared = store_items(self.store, new_items, encoder=encoder, who=who)
+        return imported.with_failed(failed), prepared
 
     def encode(
         self,
@@ -750,7 +737,7 @@ class Campaign:
         who: str = DEFAULT_ANNOTATOR,
         state: RoundState | None = None,
         pick_ahead: int = 0,
-    ) -> ModelInfo:
+    ) -> ModelRound:
         """Train a model on all labels and store it.
 
         Args:
@@ -784,15 +771,13 @@ class Campaign:
                     "The encoder was changed while the model was being trained: train again."
                 )
 
-            version = change.save_model(weights, facts, who)
+            model = change.save_model(weights, facts, who)
             if picks:
-                store_picks(change, None, picks, settings=settings, missing=0, version=version)
+                store_picks(
+                    change, None, picks, settings=settings, missing=0, version=model.version
+                )
 
-        return ModelInfo(
-            version,
-            facts["labels"],
-            tuple(facts["classes"]),
-        )
+        return describe_model(model)
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.

@@ -14,18 +14,16 @@ import hashlib
 import platform
 import secrets
 import time
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable
-from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, Role
+from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, Person, Role
 from teeter.campaigns.review.annotators import annotator_stats
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignStore, Reading
 from teeter.campaigns.store.caching import cached_by
-from teeter.campaigns.store.queries.people import StoredPerson
 from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -54,18 +52,6 @@ _TEAM_CHECK_SECONDS = 5.0
 
 _SESSION = "session"
 """The line of the history that notes a session."""
-
-
-@dataclass(frozen=True)
-class Person:
-    """A member of a campaign."""
-
-    name: str
-    role: Role
-    added: str
-    """When they were added."""
-    has_token: bool
-    """Whether they can log in with a token."""
 
 
 def role_allows(role: str, permission: str) -> bool:
@@ -284,23 +270,17 @@ class People:
     def list(self) -> list[Person]:
         """Return all members in the order in which they were added."""
         with self._store.reading() as view:
-            members = view.people.members()
-
-        return [_person(member) for member in members]
+            return view.people.members()
 
     def find(self, name: str) -> Person | None:
         """Return a member by name, or None."""
         with self._store.reading() as view:
-            member = self._member(view, name)
-
-        return None if member is None else _person(member)
+            return self._member(view, name)
 
     def find_by_token(self, token: str) -> Person | None:
         """Return the member who has a token, or None."""
         with self._store.reading() as view:
-            member = view.people.find_by_token_hash(hash_token(token))
-
-        return None if member is None else _person(member)
+            return view.people.find_by_token_hash(hash_token(token))
 
     def find_by_token_prefix(self, name: str, prefix: str) -> Person | None:
         """Return a member by name if the hash of their token begins with a prefix, or None."""
@@ -310,7 +290,7 @@ class People:
         # Every hash begins with the empty prefix, which must not let anyone in.
         if member is None or member.token_hash is None or not prefix:
             return None
-        return _person(member) if member.token_hash.startswith(prefix) else None
+        return member if member.token_hash.startswith(prefix) else None
 
     def require(self, name: str, permission: str) -> None:
         """Refuse a person who lacks a permission. A campaign without members allows everything.
@@ -330,11 +310,11 @@ class People:
 
         require_permission(people[name], permission)
 
-    def _member(self, view: Reading, name: str) -> StoredPerson | None:
+    def _member(self, view: Reading, name: str) -> Person | None:
         person = view.people.find(name)
         return None if person is None or person.removed is not None else person
 
-    def _require_member(self, view: Reading, name: str) -> StoredPerson:
+    def _require_member(self, view: Reading, name: str) -> Person:
         member = self._member(view, name)
 
         if member is None:
@@ -382,15 +362,6 @@ def _parse_role(role: str) -> Role:
 def _with_article(role: Role) -> str:
     article = "a" if role is Role.REVIEWER else "an"
     return f"{article} {role}"
-
-
-def _person(stored: StoredPerson) -> Person:
-    return Person(
-        stored.name,
-        stored.role,
-        stored.added,
-        stored.token_hash is not None,
-    )
 
 
 def hash_token(token: str) -> str:

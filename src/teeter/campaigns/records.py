@@ -153,6 +153,26 @@ class Permission(StrEnum):
     """Add and remove people, and change the campaign's settings."""
 
 
+@dataclass(frozen=True)
+class Person:
+    """A person of a campaign."""
+
+    name: str
+    role: Role
+    added: str = ""
+    """When they were added."""
+    token_hash: str | None = field(default=None, repr=False)
+    """None: there is no token to log in with, or it was revoked."""
+    removed: str | None = None
+    """When they were removed from the campaign; None for a member."""
+    row_id: int = 0
+
+    @property
+    def has_token(self) -> bool:
+        """Whether they can log in with a token."""
+        return self.token_hash is not None
+
+
 class ConsensusMethod(StrEnum):
     """How several answers to an item become one label."""
 
@@ -197,14 +217,6 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class ColumnFilter:
-    """A column, and the text that its cell must be equal to."""
-
-    column: str
-    value: str
-
-
-@dataclass(frozen=True)
 class ItemQuery:
     """Which items to list. The fields narrow the list together."""
 
@@ -218,8 +230,8 @@ class ItemQuery:
     before: int | None = None
     """The row id that the page ends before."""
     count: int = 50
-    columns: tuple[ColumnFilter, ...] = ()
-    """Columns whose cells must be equal to a text."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Columns, each with the text that its cell must be equal to."""
 
 
 @dataclass(frozen=True)
@@ -234,14 +246,6 @@ class Answer:
     comment: str | None = None
     number: int | None = field(default=None, compare=False)
     """Its row id; None before it is stored."""
-
-
-@dataclass(frozen=True)
-class ShownSuggestion:
-    """A suggestion that stood on the page when an annotator answered."""
-
-    source: str
-    label: str
 
 
 @dataclass(frozen=True)
@@ -591,9 +595,9 @@ class Explanation:
     """The most similar labelled items, the nearest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VisibleSuggestion:
-    """What a source suggests about an item."""
+@dataclass(frozen=True)
+class ShownSuggestion:
+    """A suggestion that stands on the page, or stood there when an annotator answered."""
 
     source: str
     label: str
@@ -610,7 +614,7 @@ class ShownQuestion:
     item: str
     content: ItemContent
     pick: ShownPick
-    suggestion: VisibleSuggestion | None = None
+    suggestion: ShownSuggestion | None = None
     """A suggestion to accept or not; None for items that are answered blind."""
     explanation: Explanation | None = None
     """The explanation of the prediction; None if it is not computed yet or must not be shown."""
@@ -656,16 +660,6 @@ class QuestionsReady:
     """Whether no item is left for the annotator."""
     explanations: dict[str, Explanation]
     """By item id, for items that were not explained before by the same model."""
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """A model that was trained."""
-
-    version: int
-    labels: int
-    classes: tuple[str, ...]
-    """The classes among its labels."""
 
 
 @dataclass(frozen=True)
@@ -838,6 +832,16 @@ class SourceKind(StrEnum):
     PREDICTIONS = "predictions"
     """The predictions of a model, from a file or a program."""
     LANGUAGE_MODEL = "language model"
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """What a language model replied about a text."""
+
+    label: str | None
+    """The class; None if the reply names no class."""
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import ModelSummary, Reading
+from teeter.campaigns.store import Reading, StoredModel
 
 MIN_LABELS = 100
 """With fewer labels, features are not judged."""
@@ -83,7 +83,7 @@ def campaign_progress(view: Reading) -> CampaignProgress:
     )
 
 
-def describe_model(model: ModelSummary) -> ModelRound:
+def describe_model(model: StoredModel) -> ModelRound:
     """Return what is known of a model."""
     facts = model.facts
     return ModelRound(

@@ -996,12 +996,13 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     if unused is None:
         return
 
-    option = shlex.quote(unused.column)
+    column, values = unused
+    option = shlex.quote(column)
     sentence = (
-        f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
+        f"The column {column!r} holds {pluralize(len(values), 'value')} that were not "
         f"imported as labels. If they are labels, create the campaign again with --labels {option}."
     )
-    unknown_values = [value for value in unused.values if value not in classes]
+    unknown_values = [value for value in dict.fromkeys(values) if value not in classes]
     if unknown_values:
         listed = list_some([repr(value) for value in unknown_values], _NAMED_ITEMS)
         sentence += f" Some are not among the classes: {listed}."

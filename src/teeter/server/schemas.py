@@ -23,7 +23,7 @@ from teeter.campaigns.records import (
     EncodingResult,
     ImportResult,
     ItemKind,
-    ModelInfo,
+    ModelRound,
     Permission,
     RecentAnswer,
     Role,
@@ -172,7 +172,7 @@ class PredictionsOut(BaseModel):
 class TrainedModel(BaseModel):
     """The result of a training run."""
 
-    trained: ModelInfo | None
+    trained: ModelRound | None
     """The model; None if fewer than two classes have labels."""
 
 

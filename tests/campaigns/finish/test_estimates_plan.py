@@ -4,7 +4,6 @@ import numpy as np
 
 from teeter.campaigns.finish.estimates import plan_labels
 from teeter.campaigns.finish.promise import (
-    FrozenSet,
     Outcomes,
     PromiseTerms,
     best_step,
@@ -21,11 +20,10 @@ def plan_after(
     confidences: np.ndarray, is_wrong: np.ndarray, n_draws: int
 ) -> tuple[list[PlannedStep], bool]:
     """Return the plan after some draws, and whether something is promised already."""
-    frozen = FrozenSet(np.zeros(len(confidences), dtype=np.int64), confidences)
     drawn = np.arange(n_draws)
     outcomes = Outcomes(drawn, is_wrong[drawn], drawn, is_wrong[drawn])
     steps = make_steps(confidences, TERMS, LEVEL)
-    results = judge_steps(frozen, steps, outcomes, TERMS, LEVEL)
+    results = judge_steps(confidences, steps, outcomes, TERMS, LEVEL)
     plan = plan_labels(results, len(confidences), len(confidences) - n_draws, TERMS, LEVEL)
     return plan, best_step(results) is not None
 
@@ -83,14 +81,14 @@ def test_a_hopeless_model_has_no_plan() -> None:
 
 def test_a_step_that_is_refuted_is_not_planned() -> None:
     # Picks that are no draws show more wrong labels than the only step allows.
-    frozen = FrozenSet(np.zeros(1000, dtype=np.int64), np.full(1000, 0.99))
-    steps = make_steps(frozen.confidences, TERMS, LEVEL)
+    confidences = np.full(1000, 0.99)
+    steps = make_steps(confidences, TERMS, LEVEL)
     nothing = np.zeros(0, dtype=np.int64)
 
     plans = []
     for n_wrong in (steps[0].limit, steps[0].limit + 1):
         outcomes = Outcomes(nothing, nothing > 0, np.arange(n_wrong), np.ones(n_wrong, bool))
-        results = judge_steps(frozen, steps, outcomes, TERMS, LEVEL)
+        results = judge_steps(confidences, steps, outcomes, TERMS, LEVEL)
         plans.append(plan_labels(results, 1000, 1000 - n_wrong, TERMS, LEVEL))
 
     assert [len(plan) for plan in plans] == [1, 0]

@@ -10,7 +10,6 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.finish import frozen_model
 from teeter.campaigns.finish.frozen_model import (
     FrozenFinish,
-    ModelChoice,
     choose_model,
     freeze,
     load_finish,
@@ -26,8 +25,7 @@ def freeze_model(campaign: Campaign, version: int, checkpoint: int | None) -> Fr
     with campaign.reading() as view:
         model = view.models.get(version)
         assert model is not None
-        choice = ModelChoice(model, checkpoint)
-        return freeze(view, choice, TERMS, seed=campaign.settings.seed)
+        return freeze(view, model, checkpoint, TERMS)
 
 
 def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
@@ -38,14 +36,13 @@ def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> Non
 
     with campaign.writing() as change:
         store_finish(change, frozen, "me")
-        stored = change.finishes.newest()
-    assert stored is not None
-    read = load_finish(stored, campaign.classes.names())
+        read = load_finish(change)
+    assert read is not None
 
     assert read.items == frozen.items
     assert read.groups == frozen.groups
-    assert read.frozen.predicted.tolist() == frozen.frozen.predicted.tolist()
-    assert read.frozen.confidences.tolist() == frozen.frozen.confidences.tolist()
+    assert read.predicted.tolist() == frozen.predicted.tolist()
+    assert read.confidences.tolist() == frozen.confidences.tolist()
 
 
 def test_the_order_of_the_draws_depends_on_the_seed_and_on_the_attempt(tmp_path: Path) -> None:
@@ -92,7 +89,7 @@ def test_control_items_since_a_model_represent_what_it_had_to_label(tmp_path: Pa
         label_batches(campaign, items, 3, size=20)
 
         frozen = freeze_model(campaign, 1, 0)
-        confidences = frozen.frozen.confidences
+        confidences = frozen.confidences
         share_below = (confidences[:, None] > confidences[None, :]).mean(axis=1)
         ranks += share_below[: frozen.asked_draws].tolist()
         campaign.database.close()
@@ -112,7 +109,7 @@ def test_control_items_do_not_speak_for_items_that_were_put_back(
     campaign.ask(20)
 
     with campaign.reading() as view:
-        assert choose_model(view, TERMS).checkpoint == 0
+        assert choose_model(view, TERMS)[1] == 0
     campaign.items.put_back(["118", "119"])
     with campaign.reading() as view:
-        assert choose_model(view, TERMS).checkpoint is None
+        assert choose_model(view, TERMS)[1] is None

@@ -5,7 +5,6 @@ import pytest
 
 from reference import promise as reference
 from teeter.campaigns.finish.promise import (
-    FrozenSet,
     Outcomes,
     PromiseTerms,
     Step,
@@ -20,12 +19,8 @@ from teeter.errors import InputError
 TERMS = PromiseTerms()
 
 
-def draw(frozen: FrozenSet, is_wrong: np.ndarray, drawn: np.ndarray) -> Outcomes:
+def draw(is_wrong: np.ndarray, drawn: np.ndarray) -> Outcomes:
     return Outcomes(drawn, is_wrong[drawn], drawn, is_wrong[drawn])
-
-
-def frozen_set(confidences: np.ndarray) -> FrozenSet:
-    return FrozenSet(np.zeros(len(confidences), dtype=np.int64), confidences)
 
 
 @pytest.mark.parametrize("error", [0, 0.5, -0.1, float("nan")])
@@ -82,11 +77,10 @@ def test_steps_pass_as_in_the_literal_procedure(seed: int) -> None:
     generator = np.random.default_rng(seed)
     confidences = generator.random(2000)
     is_wrong = generator.random(2000) < 0.05 * (1 - confidences)
-    frozen = frozen_set(confidences)
     steps = make_steps(confidences, TERMS, 0.04)
     drawn = generator.permutation(2000)[:500]
 
-    results = judge_steps(frozen, steps, draw(frozen, is_wrong, drawn), TERMS, 0.04)
+    results = judge_steps(confidences, steps, draw(is_wrong, drawn), TERMS, 0.04)
 
     expected = reference.fallback(
         [result.p_value for result in results], [step.weight for step in steps], 0.04
@@ -99,30 +93,29 @@ def test_the_curve_of_coverage_is_that_of_single_looks() -> None:
     generator = np.random.default_rng(5)
     confidences = generator.random(600)
     is_wrong = generator.random(600) < 0.05 * (1 - confidences)
-    frozen = frozen_set(confidences)
     steps = make_steps(confidences, TERMS, 0.04)
     order = generator.permutation(600)[:300]
     counts = np.arange(0, 301, 50)
 
     expected = []
     for count in counts:
-        outcomes = draw(frozen, is_wrong, order[:count])
-        best = best_step(judge_steps(frozen, steps, outcomes, TERMS, 0.04))
+        outcomes = draw(is_wrong, order[:count])
+        best = best_step(judge_steps(confidences, steps, outcomes, TERMS, 0.04))
         expected.append(0 if best is None else best.step.size)
 
-    outcomes = draw(frozen, is_wrong, order)
-    sizes = trace_coverage(frozen, steps, outcomes, counts, terms=TERMS, level=0.04)
+    outcomes = draw(is_wrong, order)
+    sizes = trace_coverage(confidences, steps, outcomes, counts, terms=TERMS, level=0.04)
     assert sizes.tolist() == expected
     assert expected[0] == 0
     assert expected[-1] > 0
 
 
 def test_all_draws_right_lets_the_model_label_everything() -> None:
-    frozen = frozen_set(np.linspace(0.5, 1, 2000))
-    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    confidences = np.linspace(0.5, 1, 2000)
+    steps = make_steps(confidences, TERMS, 0.04)
     drawn = np.random.default_rng(0).permutation(2000)[:200]
 
-    results = judge_steps(frozen, steps, draw(frozen, np.zeros(2000, bool), drawn), TERMS, 0.04)
+    results = judge_steps(confidences, steps, draw(np.zeros(2000, bool), drawn), TERMS, 0.04)
 
     best = best_step(results)
     assert best is not None
@@ -134,51 +127,51 @@ def test_all_draws_right_lets_the_model_label_everything() -> None:
 
 
 def test_no_draws_promise_nothing() -> None:
-    frozen = frozen_set(np.linspace(0.5, 1, 2000))
-    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    confidences = np.linspace(0.5, 1, 2000)
+    steps = make_steps(confidences, TERMS, 0.04)
     nothing = np.zeros(0, dtype=np.int64)
 
-    results = judge_steps(frozen, steps, draw(frozen, np.zeros(2000, bool), nothing), TERMS, 0.04)
+    results = judge_steps(confidences, steps, draw(np.zeros(2000, bool), nothing), TERMS, 0.04)
 
     assert best_step(results) is None
 
 
 def test_what_was_shown_stays_shown_when_later_draws_are_wrong() -> None:
-    frozen = frozen_set(np.full(2000, 0.9))
-    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    confidences = np.full(2000, 0.9)
+    steps = make_steps(confidences, TERMS, 0.04)
     is_wrong = np.zeros(2000, bool)
     is_wrong[150:158] = True
 
-    early = judge_steps(frozen, steps, draw(frozen, is_wrong, np.arange(150)), TERMS, 0.04)
-    late = judge_steps(frozen, steps, draw(frozen, is_wrong, np.arange(160)), TERMS, 0.04)
+    early = judge_steps(confidences, steps, draw(is_wrong, np.arange(150)), TERMS, 0.04)
+    late = judge_steps(confidences, steps, draw(is_wrong, np.arange(160)), TERMS, 0.04)
 
     assert best_step(early) is not None
     assert best_step(late) is not None
 
 
 def test_a_step_that_later_draws_refute_does_not_hold() -> None:
-    frozen = frozen_set(np.full(1000, 0.9))
-    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    confidences = np.full(1000, 0.9)
+    steps = make_steps(confidences, TERMS, 0.04)
     is_wrong = np.zeros(1000, bool)
     is_wrong[200:] = True
     counts = np.array([200, 200 + steps[0].limit, 201 + steps[0].limit])
 
     holds = []
     for count in counts:
-        outcomes = draw(frozen, is_wrong, np.arange(count))
-        (result,) = judge_steps(frozen, steps, outcomes, TERMS, 0.04)
+        outcomes = draw(is_wrong, np.arange(count))
+        (result,) = judge_steps(confidences, steps, outcomes, TERMS, 0.04)
         holds.append(result.holds)
     assert holds == [True, True, False]
     assert result.known_wrong == steps[0].limit + 1
 
-    outcomes = draw(frozen, is_wrong, np.arange(counts[-1]))
-    sizes = trace_coverage(frozen, steps, outcomes, counts, terms=TERMS, level=0.04)
+    outcomes = draw(is_wrong, np.arange(counts[-1]))
+    sizes = trace_coverage(confidences, steps, outcomes, counts, terms=TERMS, level=0.04)
     assert sizes.tolist() == [1000, 1000, 0]
 
 
 def test_a_step_that_is_refuted_hands_nothing_on() -> None:
     # Only the smaller step has a share of its own; picks that are no draws refute it.
-    frozen = frozen_set(np.repeat([0.9, 0.6], 500))
+    confidences = np.repeat([0.9, 0.6], 500)
     steps = [Step(0.9, 500, 22, 1.0, 0.0), Step(0.6, 1000, 45, 0.0, 0.0)]
     drawn = np.random.default_rng(0).permutation(1000)[:300]
     picked = np.setdiff1d(np.arange(500), drawn)[:23]
@@ -187,9 +180,9 @@ def test_a_step_that_is_refuted_hands_nothing_on() -> None:
     labelled = np.concatenate([drawn, picked])
     outcomes = Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
 
-    before = judge_steps(frozen, steps, draw(frozen, is_wrong, drawn), TERMS, 0.04)
-    after = judge_steps(frozen, steps, outcomes, TERMS, 0.04)
-    sizes = trace_coverage(frozen, steps, outcomes, np.array([300]), terms=TERMS, level=0.04)
+    before = judge_steps(confidences, steps, draw(is_wrong, drawn), TERMS, 0.04)
+    after = judge_steps(confidences, steps, outcomes, TERMS, 0.04)
+    sizes = trace_coverage(confidences, steps, outcomes, np.array([300]), terms=TERMS, level=0.04)
 
     assert [result.holds for result in before] == [True, True]
     assert [result.holds for result in after] == [False, False]
@@ -199,11 +192,11 @@ def test_a_step_that_is_refuted_hands_nothing_on() -> None:
 
 def test_labels_beyond_the_reserve_stay_counted() -> None:
     # Taking 500 right labels out of 1,000 would double the share of wrong ones.
-    frozen = frozen_set(np.full(1000, 0.9))
-    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    confidences = np.full(1000, 0.9)
+    steps = make_steps(confidences, TERMS, 0.04)
     is_wrong = np.zeros(1000, bool)
 
-    results = judge_steps(frozen, steps, draw(frozen, is_wrong, np.arange(500)), TERMS, 0.04)
+    results = judge_steps(confidences, steps, draw(is_wrong, np.arange(500)), TERMS, 0.04)
 
     best = best_step(results)
     assert best is not None
@@ -220,13 +213,12 @@ def simulate_broken_share(seed: int, campaigns: int, slope: float) -> float:
     for _ in range(campaigns):
         confidences = generator.random(400)
         is_wrong = generator.random(400) < slope * (1 - confidences)
-        frozen = frozen_set(confidences)
         steps = make_steps(confidences, TERMS, 0.05)
 
         order = generator.permutation(400)
         for n_draws in range(40, 301, 20):
-            outcomes = draw(frozen, is_wrong, order[:n_draws])
-            best = best_step(judge_steps(frozen, steps, outcomes, TERMS, 0.05))
+            outcomes = draw(is_wrong, order[:n_draws])
+            best = best_step(judge_steps(confidences, steps, outcomes, TERMS, 0.05))
 
             if best is not None:
                 counted = confidences >= best.step.threshold
@@ -250,12 +242,12 @@ def test_promises_are_kept_in_simulated_campaigns(slope: float) -> None:
 
 
 def test_a_step_without_its_share_needs_the_one_before_it() -> None:
-    frozen = frozen_set(np.concatenate([np.full(500, 0.9), np.full(500, 0.6)]))
+    confidences = np.concatenate([np.full(500, 0.9), np.full(500, 0.6)])
     small = Step(0.9, 500, 20, 0.0, 0.01)
     large = Step(0.6, 1000, 40, 1.0, 0.01)
     is_wrong = np.zeros(1000, bool)
     drawn = np.random.default_rng(0).permutation(1000)[:200]
 
-    results = judge_steps(frozen, [small, large], draw(frozen, is_wrong, drawn), TERMS, 0.05)
+    results = judge_steps(confidences, [small, large], draw(is_wrong, drawn), TERMS, 0.05)
 
     assert [result.holds for result in results] == [False, True]

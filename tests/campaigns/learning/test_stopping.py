@@ -128,7 +128,7 @@ def test_the_interval_of_a_change_covers_the_truth() -> None:
         before = estimates((int(generator.binomial(60, 0.7)), 60))
         after = estimates((int(generator.binomial(80, 0.85)), 80))
         change = stopping._change_over_three_models(before * 3 + after)
-        covered += change is not None and change.low <= 0.15 <= change.high
+        covered += change is not None and change[1] <= 0.15 <= change[2]
 
     assert 0.93 <= covered / 1000 <= 0.98
 

@@ -48,7 +48,7 @@ def test_a_request_has_the_classes_the_instructions_and_the_text_as_data(
 ) -> None:
     text = 'A "quoted"\ntext'
     reply = client.ask(PROMPT, text)
-    assert reply == chat_client.ChatReply("ham", 100, 10)
+    assert reply == chat_client.ModelReply("ham", 100, 10)
 
     (request,) = server.requests
     system, user = request["body"]["messages"]

@@ -17,9 +17,9 @@ import pytest
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.records import ClassDescription, ModelReply
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import ModelReply, Suggestion
+from teeter.campaigns.store import Suggestion
 from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.suggestions import chat_client
 from teeter.campaigns.suggestions.language_model import (
@@ -260,8 +260,8 @@ def test_what_another_process_pays_counts_for_the_budget(
         if done == 1:
             with campaign.writing() as change:
                 source = change.suggestions.source("tiny")
-                reply = ModelReply("elsewhere", None, 0, 0, 2800.0)
-                change.suggestions.add_reply(source, reply)
+                reply = ModelReply(None, 0, 0)
+                change.suggestions.add_reply(source, "elsewhere", reply, 2800.0)
 
     run = campaign.suggestions.ask(model, progress=pay_elsewhere)
     assert (run.paid, run.stop_reason) == (1, StopReason.BUDGET)
@@ -274,7 +274,7 @@ def test_two_replies_about_the_same_text_both_cost(
     with campaign.writing() as change:
         source = change.suggestions.source("tiny")
         for label in ("spam", "ham", None):
-            change.suggestions.add_reply(source, ModelReply("twice", label, 1, 2, 0.5))
+            change.suggestions.add_reply(source, "twice", ModelReply(label, 1, 2), 0.5)
     with campaign.reading() as view:
         assert view.suggestions.usage(source).cost == 1.5
         assert view.suggestions.find_replies(["twice"]) == {"twice": "spam"}

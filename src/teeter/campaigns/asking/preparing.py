@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from teeter.campaigns.asking.assignment import keep_ready, ready_items_wanted
 from teeter.campaigns.learning.explanations import Explainer
 from teeter.campaigns.learning.rounds import RoundState, with_model
-from teeter.campaigns.records import Activity, ModelInfo, QuestionsReady, StatusReport
+from teeter.campaigns.records import Activity, ModelRound, QuestionsReady, StatusReport
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -60,7 +60,7 @@ class Preparation:
         explanations = self._explainer.explain(self.campaign, waiting[: 3 * batch], state)
         return QuestionsReady(is_finished=not waiting, explanations=explanations)
 
-    def train(self, batch: int, report: ReportStatus) -> ModelInfo | None:
+    def train(self, batch: int, report: ReportStatus) -> ModelRound | None:
         """Train a model on all labels; None if fewer than two classes have labels."""
         last_answer = self._newest_answer()
         trained, _ = self._train(self.campaign.load_state(), last_answer, batch, report)
@@ -68,7 +68,7 @@ class Preparation:
 
     def _train(
         self, state: RoundState, last_answer: int, batch: int, report: ReportStatus
-    ) -> tuple[ModelInfo | None, RoundState]:
+    ) -> tuple[ModelRound | None, RoundState]:
         """Train a model and pick ahead with it.
 
         Args:

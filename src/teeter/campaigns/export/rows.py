@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teeter.campaigns.items.columns import (
     ABSENT,
@@ -18,13 +18,10 @@ from teeter.campaigns.items.columns import (
     typed_value,
     typed_values,
 )
-from teeter.campaigns.records import ColumnType, ItemKind, Labeller, TableColumn
-from teeter.campaigns.review.consensus import CampaignSnapshot
+from teeter.campaigns.records import ColumnType, ItemKind, Labeller
+from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow
-
-if TYPE_CHECKING:
-    from teeter.campaigns.finish.certificate import CertifiedLabel
 
 
 # Not frozen: one is made for every row, which would take eight times as long.
@@ -122,7 +119,9 @@ class ExportColumns:
 
         self._imported_names = [column.name for column in self.imported]
         self._id_position = self._imported_names.index(ID_COLUMN) if self.has_ids else 0
-        self._layouts: dict[ImportedTable | None, _Layout] = {}
+        self._layouts: dict[
+            ImportedTable | None, tuple[list[int | None] | None, list[ColumnType]]
+        ] = {}
 
     @property
     def names(self) -> list[str]:
@@ -141,21 +140,34 @@ class ExportColumns:
         if row is None:
             return [ABSENT] * len(self.imported)
 
-        positions = self._layout(row.table).positions
+        positions, _ = self._layout(row.table)
         if positions is None:
             return row.cells
         return [ABSENT if place is None else row.cells[place] for place in positions]
 
     def types(self, row: StoredRow | None) -> list[ColumnType]:
         """Return what the cells of a row stand for in its own table, in the same order."""
-        return self._layout(None if row is None else row.table).types
+        _, types = self._layout(None if row is None else row.table)
+        return types
 
-    def _layout(self, table: ImportedTable | None) -> _Layout:
-        layout = self._layouts.get(table)
-        if layout is None:
-            layout = _Layout.of_table(table, self.imported)
-            self._layouts[table] = layout
-        return layout
+    def _layout(
+        self, table: ImportedTable | None
+    ) -> tuple[list[int | None] | None, list[ColumnType]]:
+        """Return where the columns of the export are in a table, and their types there.
+
+        A column that the table does not have is at None. None instead of a list stands for a table
+        with exactly the columns of the export.
+        """
+        if table not in self._layouts:
+            own_columns = () if table is None else table.columns
+            place_of = {column.name: place for place, column in enumerate(own_columns)}
+            positions = [place_of.get(column.name) for column in self.imported]
+            types = [
+                ColumnType.TEXT if place is None else own_columns[place].type for place in positions
+            ]
+            is_same = positions == list(range(len(own_columns)))
+            self._layouts[table] = (None if is_same else positions, types)
+        return self._layouts[table]
 
     def text_cells(self, row: StoredRow | None, item_id: str) -> list[str]:
         """Return the imported cells of a row for a CSV file."""
@@ -239,31 +251,6 @@ class ExportColumns:
 _NO_ID = (None, ABSENT, "")
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where the columns of an export are in a table, and their types there."""
-
-    positions: list[int | None] | None
-    """The position of each column; None for one that the table does not have. None instead of a
-    list if the table has exactly the columns of the export.
-    """
-    types: list[ColumnType]
-
-    @classmethod
-    def of_table(cls, table: ImportedTable | None, columns: Sequence[TableColumn]) -> _Layout:
-        """Return the layout of a table; None stands for one without columns."""
-        own_columns = () if table is None else table.columns
-        place_of = {column.name: place for place, column in enumerate(own_columns)}
-        positions = [place_of.get(column.name) for column in columns]
-        types = [
-            ColumnType.TEXT if place is None else own_columns[place].type for place in positions
-        ]
-
-        if positions == list(range(len(own_columns))):
-            return cls(None, types)
-        return cls(positions, types)
-
-
 def rename_imported(name: str, taken: Collection[str]) -> str:
     """Return a name for a column whose own name means something else to another tool.
 
@@ -300,7 +287,7 @@ class ExportRows:
         view: Reading,
         snapshot: CampaignSnapshot,
         predictions: Mapping[str, tuple[str, float]],
-        certified: Mapping[str, CertifiedLabel],
+        certified: Mapping[str, ConsensusLabel],
         *,
         out_of_fold: Mapping[str, Mapping[str, float]],
         folder: Path | None = None,
@@ -365,7 +352,7 @@ class ExportRows:
             predicted = final_label = by_model.label
             probability = by_model.confidence
             labelled_by = Labeller.MODEL
-            certificate = by_model.certificate
+            certificate = by_model.by
         file = None
         if self._folder is not None and content is not None:
             file = self._folder / content

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from typing import Any
 
@@ -19,7 +19,7 @@ from teeter.base.wording import pluralize
 from teeter.campaigns.finish.frozen_model import load_finish
 from teeter.campaigns.finish.promise import StepResult
 from teeter.campaigns.finish.report import (
-    ItemAnswers,
+    SetState,
     describe_error,
     judge_groups,
     look,
@@ -28,11 +28,8 @@ from teeter.campaigns.finish.report import (
     wrong_share,
 )
 from teeter.campaigns.records import Certificate, FinishReport
-from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import (
-    Reading,
-    Writing,
-)
+from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
+from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
 
 METHOD = (
@@ -230,17 +227,6 @@ thead th { font-size: .85rem; opacity: .75; overflow-wrap: normal; }
 """
 
 
-@dataclass(frozen=True)
-class CertifiedLabel:
-    """The label that a certified model gives an item."""
-
-    label: str
-    confidence: float
-    """The calibrated probability of the label."""
-    certificate: str
-    """The certificate's id."""
-
-
 def certify_finish(
     change: Writing,
     *,
@@ -252,8 +238,7 @@ def certify_finish(
     Raises:
         InputError: no promise was started, or it does not hold for any item yet.
     """
-    stored = change.finishes.newest()
-    if stored is None:
+    if change.finishes.count() == 0:
         raise InputError("No promise has been started yet: start one first.")
 
     report = look(change)
@@ -265,7 +250,7 @@ def certify_finish(
     classes = change.classes.names()
     issued = change.now()
     content = make_certificate(report, campaign=campaign, issued=issued, classes=classes)
-    return change.finishes.add_certificate(stored, content, who)
+    return change.finishes.add_certificate(content, who)
 
 
 def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
@@ -284,8 +269,10 @@ def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
 def certified_labels(
     view: Reading,
     snapshot: CampaignSnapshot,
-) -> tuple[dict[str, CertifiedLabel], str | None]:
+) -> tuple[dict[str, ConsensusLabel], str | None]:
     """Return the labels that the model gives under the newest certificate, by item id.
+
+    Their confidence is the calibrated probability, and ``by`` is the id of the certificate.
 
     Args:
         snapshot: the current answers. Items that people labelled are left out.
@@ -296,22 +283,19 @@ def certified_labels(
         without a certificate, or if people labelled everything.
     """
     certificate = newest_certificate(view)
-    stored = view.finishes.newest()
-    if certificate is None or stored is None:
+    finish = load_finish(view)
+    if certificate is None or finish is None:
         return {}, None
 
     classes = view.classes.names()
-    finish = load_finish(stored, classes)
-    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
+    state = SetState.read(finish, snapshot, classes)
     results_now = {
         (group.label, result.step.threshold): result
-        for group, results in zip(
-            finish.groups, judge_groups(finish, answers, classes), strict=True
-        )
+        for group, results in zip(finish.groups, judge_groups(finish, state, classes), strict=True)
         for result in results
     }
 
-    labels: dict[str, CertifiedLabel] = {}
+    labels: dict[str, ConsensusLabel] = {}
     counted = limit = 0
     for promise in certificate.content["promises"]:
         # The step itself must hold: a larger one may have all its wrong labels in this one.
@@ -328,12 +312,10 @@ def certified_labels(
 
         group = next(group for group in finish.groups if group.label == group_label)
         for row in finish.rows_of(group, classes).tolist():
-            confidence = float(finish.frozen.confidences[row])
-            item = finish.items[row]
-            is_labelled = item in answers.labels or item in answers.set_aside
-            if confidence >= promise["threshold"] and not is_labelled:
-                label = classes[int(finish.frozen.predicted[row])]
-                labels[item] = CertifiedLabel(label, confidence, certificate.id)
+            confidence = float(finish.confidences[row])
+            if confidence >= promise["threshold"] and not state.is_settled[row]:
+                label = classes[int(finish.predicted[row])]
+                labels[finish.items[row]] = ConsensusLabel(label, confidence, certificate.id)
     if not labels:
         return {}, None
 

@@ -14,6 +14,7 @@ that they are harder or easier than the rest on average.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +28,6 @@ from teeter.base.seeds import stream_seed
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
 from teeter.campaigns.finish.promise import (
     FEWEST_ITEMS,
-    FrozenSet,
     PromiseTerms,
     Step,
     attempt_level,
@@ -35,15 +35,12 @@ from teeter.campaigns.finish.promise import (
 )
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import (
-    Reading,
-    StoredFinish,
-    StoredModel,
-    Writing,
-)
+from teeter.campaigns.store import Reading, StoredModel, Writing
 from teeter.errors import InputError
 
 Integers: TypeAlias = npt.NDArray[np.int64]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ENOUGH_CONTROLS = 1.25
 """E, as a multiple of the control items that a perfect model needs."""
@@ -76,7 +73,10 @@ class FrozenFinish:
     terms: PromiseTerms
     items: list[str]
     """(N,) the ids of the items."""
-    frozen: FrozenSet
+    predicted: Integers
+    """(N,) the index of the class that the model predicts for each."""
+    confidences: Floats
+    """(N,) the calibrated probability of that class."""
     groups: tuple[PromiseGroup, ...]
     asked_draws: int
     """So many draws are asked before the strategy picks again."""
@@ -90,19 +90,10 @@ class FrozenFinish:
         """Return the positions of a group's items, in the order of the draws."""
         if group.label is None:
             return np.arange(len(self.items))
-        return np.flatnonzero(self.frozen.predicted == list(classes).index(group.label))
+        return np.flatnonzero(self.predicted == list(classes).index(group.label))
 
 
-@dataclass(frozen=True)
-class ModelChoice:
-    """The model to freeze."""
-
-    model: StoredModel
-    checkpoint: int | None
-    """Its number among the checkpoints if control items since then count; None for new draws."""
-
-
-def choose_model(view: Reading, terms: PromiseTerms) -> ModelChoice:
+def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int | None]:
     """Return the newest model, or a checkpoint that enough control items have tested since.
 
     Who decides on the day of the start may have seen how the control items turned out. So the
@@ -111,6 +102,10 @@ def choose_model(view: Reading, terms: PromiseTerms) -> ModelChoice:
     with E control items after it is chosen. Each has a part of the probability of error of its own,
     and for a fixed model the test allows any day. A model since which items were put back is left
     out: while they were withdrawn, no control item could be one of them.
+
+    Returns:
+        The model, and its number among the checkpoints if control items since then count; None for
+        new draws.
 
     Raises:
         InputError: there is no model, or it was trained by an earlier version of teeter.
@@ -147,7 +142,7 @@ def choose_model(view: Reading, terms: PromiseTerms) -> ModelChoice:
             f"Model {version} was trained by an earlier version of teeter, which did not store its "
             f"confidence: train a new model, then start again."
         )
-    return ModelChoice(model, checkpoint)
+    return model, checkpoint
 
 
 def _enough_controls(terms: PromiseTerms, attempt: int) -> int:
@@ -159,24 +154,19 @@ def _enough_controls(terms: PromiseTerms, attempt: int) -> int:
 
 
 def freeze(
-    view: Reading,
-    choice: ModelChoice,
-    terms: PromiseTerms,
-    *,
-    seed: int,
+    view: Reading, model: StoredModel, checkpoint: int | None, terms: PromiseTerms
 ) -> FrozenFinish:
     """Return a frozen model with its items and draws. Nothing is stored.
 
     Args:
-        choice: the model to freeze.
+        model: the model to freeze.
+        checkpoint: its number, as ``choose_model`` returns it.
         terms: what is promised.
-        seed: the campaign's, which decides the order of the draws.
 
     Raises:
         InputError: too few items are left to label.
     """
     number = view.finishes.count() + 1
-    model = choice.model
     arrays = load_arrays(model.weights)
     # Items are only ever appended, so the first ones are those that the model saw.
     predicted_items = view.encodings.encoded_items()[: len(arrays["predicted"])]
@@ -184,8 +174,8 @@ def freeze(
         view,
         model,
         predicted_items,
-        use_controls=choice.checkpoint is not None,
-        order_seed=stream_seed(seed, "finish", number),
+        use_controls=checkpoint is not None,
+        order_seed=stream_seed(view.settings.seed, "finish", number),
     )
     if len(items) < FEWEST_ITEMS:
         raise InputError(
@@ -195,11 +185,10 @@ def freeze(
 
     row_of_item = {item: row for row, item in enumerate(predicted_items)}
     rows = [row_of_item[item] for item in items]
-    frozen = FrozenSet(
-        arrays["predicted"][rows].astype(np.int64), arrays["confidence"][rows].astype(np.float64)
-    )
+    predicted = arrays["predicted"][rows].astype(np.int64)
+    confidences = arrays["confidence"][rows].astype(np.float64)
     classes = view.classes.names()
-    level = attempt_level(terms.confidence, number, choice.checkpoint)
+    level = attempt_level(terms.confidence, number, checkpoint)
     return FrozenFinish(
         number=number,
         started=view.now(),
@@ -207,8 +196,9 @@ def freeze(
         checksum=hashlib.sha256(model.weights).hexdigest(),
         terms=terms,
         items=items,
-        frozen=frozen,
-        groups=_make_groups(frozen, terms, classes, level),
+        predicted=predicted,
+        confidences=confidences,
+        groups=_make_groups(predicted, confidences, terms, classes, level),
         asked_draws=n_controls,
     )
 
@@ -256,18 +246,21 @@ def _order_draws(
 
 
 def _make_groups(
-    frozen: FrozenSet, terms: PromiseTerms, classes: Sequence[str], level: float
+    predicted: Integers,
+    confidences: Floats,
+    terms: PromiseTerms,
+    classes: Sequence[str],
+    level: float,
 ) -> tuple[PromiseGroup, ...]:
     if not terms.per_class:
-        return (PromiseGroup(None, level, tuple(make_steps(frozen.confidences, terms, level))),)
+        return (PromiseGroup(None, level, tuple(make_steps(confidences, terms, level))),)
 
     # Each class gets the same part of the probability of error (Bonferroni).
     class_level = level / len(classes)
     groups = []
     for index, label in enumerate(classes):
         # By the predicted class, because the true one is not known.
-        confidences = frozen.confidences[frozen.predicted == index]
-        steps = make_steps(confidences, terms, class_level)
+        steps = make_steps(confidences[predicted == index], terms, class_level)
         groups.append(PromiseGroup(label, class_level, tuple(steps)))
     return tuple(groups)
 
@@ -281,8 +274,8 @@ def store_finish(change: Writing, finish: FrozenFinish, who: str) -> None:
 
     # Its predictions and confidences, not the model: they stay when items are encoded again.
     content: Arrays = {
-        "predicted": finish.frozen.predicted.astype(np.int32),
-        "confidences": finish.frozen.confidences,
+        "predicted": finish.predicted.astype(np.int32),
+        "confidences": finish.confidences,
     }
     change.finishes.add(
         who=who,
@@ -294,18 +287,19 @@ def store_finish(change: Writing, finish: FrozenFinish, who: str) -> None:
     )
 
 
-def load_finish(stored: StoredFinish, classes: Sequence[str]) -> FrozenFinish:
-    """Return a frozen model that was stored.
+def load_finish(view: Reading) -> FrozenFinish | None:
+    """Return the newest frozen model, or None before the first."""
+    stored = view.finishes.newest()
+    if stored is None:
+        return None
 
-    Args:
-        stored: what was stored.
-        classes: the names of the classes now. A group was stored with the name of its day.
-    """
+    classes = view.classes.names()
     arrays = load(stored.frozen)
-    terms = dict(stored.terms)
+    terms = json.loads(stored.terms)
     groups = []
     for position, group in enumerate(terms.pop("groups")):
         steps = tuple(Step(**step) for step in group["steps"])
+        # It was stored with the name of its day.
         label = None if group["label"] is None else classes[position]
         groups.append(PromiseGroup(label, group["level"], steps))
 
@@ -315,10 +309,9 @@ def load_finish(stored: StoredFinish, classes: Sequence[str]) -> FrozenFinish:
         model_version=stored.model_version,
         checksum=stored.checksum,
         terms=PromiseTerms(**terms),
-        items=stored.items,
-        frozen=FrozenSet(
-            arrays["predicted"].astype(np.int64), arrays["confidences"].astype(np.float64)
-        ),
+        items=json.loads(stored.item_ids),
+        predicted=arrays["predicted"].astype(np.int64),
+        confidences=arrays["confidences"].astype(np.float64),
         groups=tuple(groups),
         asked_draws=stored.asked_draws,
     )

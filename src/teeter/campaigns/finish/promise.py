@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -114,19 +114,6 @@ def attempt_level(confidence: float, attempt: int, checkpoint: int | None = None
     return level * (1 - _NEW_DRAWS) * 0.5 ** (checkpoint + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class FrozenSet:
-    """What a frozen model says of the items that no person had labelled then.
-
-    Items are known by their position in the arrays.
-    """
-
-    predicted: Integers
-    """(N,) the index of the predicted class."""
-    confidences: Floats
-    """(N,) the calibrated probability of that class."""
-
-
 @dataclass(frozen=True)
 class Step:
     """The items of a set that the model is surest of, and how many of them may be wrong."""
@@ -174,10 +161,7 @@ def make_steps(confidences: Floats, terms: PromiseTerms, level: float) -> list[S
             steps.append(Step(threshold, size, limit, 0.0, expected_error))
 
     weights = _weigh_steps(steps, len(order), level, prior)
-    return [
-        Step(step.threshold, step.size, step.limit, weight, step.expected_error)
-        for step, weight in zip(steps, weights, strict=True)
-    ]
+    return [replace(step, weight=weight) for step, weight in zip(steps, weights, strict=True)]
 
 
 def _weigh_steps(steps: Sequence[Step], total: int, level: float, prior: ErrorPrior) -> list[float]:
@@ -250,7 +234,7 @@ class StepResult:
 
 
 def judge_steps(
-    frozen: FrozenSet,
+    confidences: Floats,
     steps: Sequence[Step],
     outcomes: Outcomes,
     terms: PromiseTerms,
@@ -263,7 +247,8 @@ def judge_steps(
     not, does not hold, whatever the draws showed before.
 
     Args:
-        frozen: the set and what the model says of it.
+        confidences: (N,) the calibrated probability of the class that the model predicts for each
+            item of the set.
         steps: made before the first item was drawn.
         outcomes: what people said since.
         terms: what is promised.
@@ -271,9 +256,9 @@ def judge_steps(
     """
     # The prior must not depend on the draws, so it follows from the terms alone.
     prior = ErrorPrior.for_error(terms.error)
-    drawn_confidences = frozen.confidences[outcomes.drawn]
-    labelled_confidences = frozen.confidences[outcomes.labelled]
-    known_wrong_confidences = frozen.confidences[_known_wrong(outcomes)]
+    drawn_confidences = confidences[outcomes.drawn]
+    labelled_confidences = confidences[outcomes.labelled]
+    known_wrong_confidences = confidences[_known_wrong(outcomes)]
 
     results = []
     handed_on = 0.0
@@ -335,7 +320,7 @@ def _count_promised(step: Step, labelled_wrong: Booleans, error: float) -> tuple
 
 
 def trace_coverage(
-    frozen: FrozenSet,
+    confidences: Floats,
     steps: Sequence[Step],
     outcomes: Outcomes,
     counts: Integers,
@@ -346,7 +331,7 @@ def trace_coverage(
     """Return how large the largest step was that had passed after some of the draws.
 
     Args:
-        frozen: the set and what the model says of it.
+        confidences: (N,) as in ``judge_steps``.
         steps: made before the first item was drawn.
         outcomes: what people said since.
         counts: (K,) numbers of draws.
@@ -357,10 +342,10 @@ def trace_coverage(
         (K,) numbers of items; 0 if no step had passed.
     """
     prior = ErrorPrior.for_error(terms.error)
-    drawn_confidences = frozen.confidences[outcomes.drawn]
+    drawn_confidences = confidences[outcomes.drawn]
     # When these were labelled is not known here, so they refute a step from the beginning.
     other_wrong = np.setdiff1d(_known_wrong(outcomes), outcomes.drawn)
-    other_wrong_confidences = frozen.confidences[other_wrong]
+    other_wrong_confidences = confidences[other_wrong]
 
     sizes = np.zeros(len(counts), dtype=np.int64)
     handed_on = np.zeros(len(counts))
@@ -384,7 +369,4 @@ def trace_coverage(
 
 def best_step(results: Sequence[StepResult]) -> StepResult | None:
     """Return the largest step whose promise holds, or None. People may have labelled all of it."""
-    for result in reversed(results):
-        if result.holds:
-            return result
-    return None
+    return next((result for result in reversed(results) if result.holds), None)

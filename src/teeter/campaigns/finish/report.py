@@ -6,7 +6,7 @@ Everything here reads or writes the database and returns at once. Nothing loads 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -28,7 +28,6 @@ from teeter.campaigns.finish.frozen_model import (
     store_finish,
 )
 from teeter.campaigns.finish.promise import (
-    FrozenSet,
     Outcomes,
     PromiseTerms,
     StepResult,
@@ -37,7 +36,6 @@ from teeter.campaigns.finish.promise import (
     trace_coverage,
 )
 from teeter.campaigns.records import (
-    Answer,
     AnswerKind,
     Certificate,
     CoveragePoint,
@@ -97,34 +95,6 @@ def wrong_share(limit: int, items: int) -> str:
         '14.6%'
     """
     return percent(min(1.0, math.ceil(1000 * limit / items) / 1000))
-
-
-@dataclass(frozen=True)
-class ItemAnswers:
-    """What people say about the items of a campaign now."""
-
-    labels: Mapping[str, str]
-    """The label of each labelled item."""
-    set_aside: frozenset[str]
-    """Items without a label that someone flagged or could not tell."""
-    skipped: frozenset[str]
-    """Items without a label that someone skipped."""
-
-    @classmethod
-    def from_answers(
-        cls, answers: Sequence[Answer], labels: Mapping[str, str], left_out: frozenset[str]
-    ) -> ItemAnswers:
-        """Sort the live answers of a campaign.
-
-        Args:
-            labels: the consensus label of each item.
-            left_out: items that do not belong, which count as set aside even with a label.
-        """
-        kept_labels = {item: label for item, label in labels.items() if item not in left_out}
-        unsure = {answer.item for answer in answers if answer.kind is AnswerKind.UNSURE}
-        skipped = {answer.item for answer in answers if answer.kind is AnswerKind.SKIP}
-        set_aside = (unsure | left_out) - set(kept_labels)
-        return cls(kept_labels, frozenset(set_aside), frozenset(skipped - set_aside - set(labels)))
 
 
 def _complete(report: FinishReport) -> FinishReport:
@@ -222,7 +192,7 @@ def _describe_promise(report: FinishReport) -> str:
 
 def look_at_finish(
     finish: FrozenFinish,
-    answers: ItemAnswers,
+    snapshot: CampaignSnapshot,
     classes: Sequence[str],
     *,
     n_items: int,
@@ -231,27 +201,26 @@ def look_at_finish(
     """Return what the draws of a frozen model show.
 
     Args:
-        answers: what people say now. Corrected labels count as corrected.
+        snapshot: what people say now. Corrected labels count as corrected.
         classes: the names of the classes. Classes that were added later count as errors.
         is_started: whether the model was frozen, or is only looked at as if.
     """
-    state = _SetState.read(finish, answers, classes)
+    state = SetState.read(finish, snapshot, classes)
     # Without --per-class there is one group, the whole set.
     promises = []
     plans = []
-    for group, results in zip(finish.groups, _judge_groups(finish, state, classes), strict=True):
+    for group, results in zip(finish.groups, judge_groups(finish, state, classes), strict=True):
         rows = finish.rows_of(group, classes)
-        promises.append(_describe_group(group, rows, state, results))
         left = len(rows) - int(state.is_settled[rows].sum())
+        promises.append(_describe_group(group, rows, state, results, left))
         plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
 
     drawn = np.arange(state.n_draws)
     is_right = ~state.is_wrong[drawn]
-    labels_outside = _labels_outside(finish, answers, classes)
     shares = estimate_class_shares(
-        classes, finish.frozen.predicted, drawn, state.labels[drawn], labels_outside
+        classes, finish.predicted, drawn, state.labels[drawn], state.labels_outside
     )
-    share_items = len(finish.items) + len(labels_outside)
+    share_items = len(finish.items) + len(state.labels_outside)
     report = FinishReport(
         is_started=is_started,
         attempt=finish.number,
@@ -272,7 +241,7 @@ def look_at_finish(
         # Classes are drawn together, so that their plans cannot be added up.
         plan=tuple(plans[0]) if len(plans) == 1 else (),
         curve=tuple(_trace_coverage(finish, state, classes)),
-        reliability=tuple(measure_reliability(finish.frozen.confidences[drawn], is_right)),
+        reliability=tuple(measure_reliability(finish.confidences[drawn], is_right)),
         class_shares=tuple(shares),
         share_items=share_items,
         share_left_out=n_items - share_items,
@@ -281,8 +250,8 @@ def look_at_finish(
 
 
 @dataclass(frozen=True, eq=False)
-class _SetState:
-    """The items of a set today, by position in the order of the draws."""
+class SetState:
+    """What people say about a set today, by position in the order of the draws."""
 
     labels: Integers
     """(N,) class indices; -1 for no label."""
@@ -293,92 +262,101 @@ class _SetState:
     """(N,) whether an item that was answered is not what the model says."""
     n_draws: int
     """The first so many items were answered."""
+    labels_outside: Integers
+    """The class indices of labelled items that are not in the set."""
 
     @classmethod
-    def read(cls, finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]) -> _SetState:
+    def read(
+        cls, finish: FrozenFinish, snapshot: CampaignSnapshot, classes: Sequence[str]
+    ) -> SetState:
+        """Look up the items of a set among the live answers of a campaign."""
+        labels_now = snapshot.labels
+        # Items that do not belong count as set aside even with a label.
+        counted = {
+            item: label for item, label in labels_now.items() if item not in snapshot.left_out
+        }
+        unsure = {answer.item for answer in snapshot.answers if answer.kind is AnswerKind.UNSURE}
+        set_aside = (unsure | snapshot.left_out) - set(counted)
+        skipped = {answer.item for answer in snapshot.answers if answer.kind is AnswerKind.SKIP}
+        skipped -= set(labels_now)
+
         index_of_class = {name: index for index, name in enumerate(classes)}
-        labels = np.full(len(finish.items), -1, dtype=np.int64)
-        is_set_aside = np.zeros(len(finish.items), dtype=bool)
-        is_skipped = np.zeros(len(finish.items), dtype=bool)
-        for position, item in enumerate(finish.items):
-            if item in answers.labels:
-                labels[position] = index_of_class[answers.labels[item]]
-            is_set_aside[position] = item in answers.set_aside
-            is_skipped[position] = item in answers.skipped
+        index_of_item = {item: index_of_class[label] for item, label in counted.items()}
+        # What is taken out here is left for the items outside. Items of the set count by the draws,
+        # even those that were picked and labelled since.
+        labels = np.array([index_of_item.pop(item, -1) for item in finish.items], dtype=np.int64)
+        is_set_aside = np.array([item in set_aside for item in finish.items], dtype=bool)
+        is_skipped = np.array([item in skipped for item in finish.items], dtype=bool)
 
         # Items that are flagged or that no one can tell would get a wrong label from the model, and
         # so might those that are skipped. Leaving them out would flatter it.
         is_settled = (labels >= 0) | is_set_aside
-        is_wrong = (is_settled | is_skipped) & (labels != finish.frozen.predicted)
+        is_wrong = (is_settled | is_skipped) & (labels != finish.predicted)
 
         # Draws count up to the first that has no answer yet: who answers which one first must not
         # decide what is counted.
         unanswered = np.flatnonzero(~(is_settled | is_skipped))
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
-        return cls(labels, is_settled, is_wrong, n_draws)
+        outside = np.array(list(index_of_item.values()), dtype=np.int64)
+        return cls(labels, is_settled, is_wrong, n_draws, outside)
 
 
 def judge_groups(
-    finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]
+    finish: FrozenFinish, state: SetState, classes: Sequence[str]
 ) -> list[list[StepResult]]:
     """Return what is shown about the steps of each group of a frozen model."""
-    return _judge_groups(finish, _SetState.read(finish, answers, classes), classes)
-
-
-def _judge_groups(
-    finish: FrozenFinish, state: _SetState, classes: Sequence[str]
-) -> list[list[StepResult]]:
     results = []
     for group in finish.groups:
-        frozen, outcomes = _outcomes_of_group(finish, finish.rows_of(group, classes), state)
-        results.append(judge_steps(frozen, group.steps, outcomes, finish.terms, group.level))
+        rows = finish.rows_of(group, classes)
+        outcomes = _outcomes_of_group(rows, state)
+        confidences = finish.confidences[rows]
+        results.append(judge_steps(confidences, group.steps, outcomes, finish.terms, group.level))
     return results
 
 
-def _outcomes_of_group(
-    finish: FrozenFinish, rows: Integers, state: _SetState
-) -> tuple[FrozenSet, Outcomes]:
-    """Return some items of the set, and what people said about them."""
-    frozen = FrozenSet(finish.frozen.predicted[rows], finish.frozen.confidences[rows])
+def _outcomes_of_group(rows: Integers, state: SetState) -> Outcomes:
+    """Return what people said about some items of the set."""
     is_wrong = state.is_wrong[rows]
     # The positions are in the order of the draws already.
     drawn = np.flatnonzero(rows < state.n_draws)
     labelled = np.flatnonzero(state.is_settled[rows])
-    return frozen, Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
+    return Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
 
 
 def _describe_group(
-    group: PromiseGroup, rows: Integers, state: _SetState, results: Sequence[StepResult]
+    group: PromiseGroup,
+    rows: Integers,
+    state: SetState,
+    results: Sequence[StepResult],
+    left: int,
 ) -> GroupPromise:
-    left = len(rows) - int(state.is_settled[rows].sum())
+    drawn_rows = rows[rows < state.n_draws]
+    promise = GroupPromise(
+        label=group.label,
+        items=0,
+        threshold=None,
+        counted=0,
+        limit=0,
+        drawn=len(drawn_rows),
+        wrong=int(state.is_wrong[drawn_rows].sum()),
+        left=left,
+    )
     best = best_step(results)
     if best is None:
-        drawn_rows = rows[rows < state.n_draws]
-        return GroupPromise(
-            label=group.label,
-            items=0,
-            threshold=None,
-            counted=0,
-            limit=0,
-            drawn=len(drawn_rows),
-            wrong=int(state.is_wrong[drawn_rows].sum()),
-            left=left,
-        )
-
-    return GroupPromise(
-        label=group.label,
+        return promise
+    return replace(
+        promise,
         items=best.remaining,
         threshold=best.step.threshold,
         counted=best.counted,
         limit=best.counted_limit,
         drawn=best.drawn,
         wrong=best.wrong,
-        left=left,
     )
 
 
 def _trace_coverage(
-    finish: FrozenFinish, state: _SetState, classes: Sequence[str]
+    finish: FrozenFinish, state: SetState, classes: Sequence[str]
 ) -> list[CoveragePoint]:
     """Return the share of the set that the promise covered after some of the draws."""
     if state.n_draws == 0:
@@ -389,29 +367,19 @@ def _trace_coverage(
     covered = np.zeros(len(counts), dtype=np.int64)
     for group in finish.groups:
         rows = finish.rows_of(group, classes)
-        frozen, outcomes = _outcomes_of_group(finish, rows, state)
         covered += trace_coverage(
-            frozen,
+            finish.confidences[rows],
             group.steps,
-            outcomes,
+            _outcomes_of_group(rows, state),
             np.searchsorted(rows, counts),
             terms=finish.terms,
             level=group.level,
         )
 
-    points = []
-    for n_draws, n_covered in zip(counts.tolist(), covered.tolist(), strict=True):
-        points.append(CoveragePoint(n_draws, n_covered / len(finish.items)))
-    return points
-
-
-def _labels_outside(finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]) -> Integers:
-    """Return the class indices of labelled items that are not in the set."""
-    index_of_class = {name: index for index, name in enumerate(classes)}
-    # Items of the set count by the draws, even those that were picked and labelled since.
-    in_set = set(finish.items)
-    labels = [index_of_class[label] for item, label in answers.labels.items() if item not in in_set]
-    return np.array(labels, dtype=np.int64)
+    return [
+        CoveragePoint(n_draws, n_covered / len(finish.items))
+        for n_draws, n_covered in zip(counts.tolist(), covered.tolist(), strict=True)
+    ]
 
 
 def look(
@@ -431,29 +399,26 @@ def look(
         InputError: a promise with other terms was started, or there is no model to make one with.
     """
     snapshot = snapshot or read_snapshot(view)
-    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = view.classes.names()
     n_items = view.items.count()
 
-    stored = view.finishes.newest()
-    if stored is not None:
-        finish = load_finish(stored, classes)
+    finish = load_finish(view)
+    if finish is not None:
         if terms is not None and terms != finish.terms:
             raise InputError(
                 f"A promise with {_describe_terms(finish.terms)} was started on "
                 f"{finish.started[:10]}. Leave out the terms to see that promise, or start another "
                 f"one with {_describe_terms(terms)}, which needs more random labels."
             )
-        report = look_at_finish(finish, answers, classes, n_items=n_items)
+        report = look_at_finish(finish, snapshot, classes, n_items=n_items)
         certificate = newest_certificate(view)
         return replace(report, certificate=None if certificate is None else certificate.id)
 
     terms = terms or PromiseTerms()
-    choice = choose_model(view, terms)
-    preview = freeze(view, choice, terms, seed=view.settings.seed)
+    preview = freeze(view, *choose_model(view, terms), terms)
     # Without the answers: who sees how the draws turn out before choosing the terms could choose
     # those that happen to be kept.
-    nothing = ItemAnswers({}, frozenset(), frozenset())
+    nothing = CampaignSnapshot([], {}, {}, frozenset())
     return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
 
 
@@ -484,9 +449,8 @@ def choose_terms(
     Raises:
         InputError: a value cannot be promised.
     """
-    stored = view.finishes.newest()
-    classes = view.classes.names()
-    terms = PromiseTerms() if stored is None else load_finish(stored, classes).terms
+    finish = load_finish(view)
+    terms = PromiseTerms() if finish is None else finish.terms
     return PromiseTerms(
         error=terms.error if error is None else error,
         confidence=terms.confidence if confidence is None else confidence,
@@ -513,16 +477,14 @@ def start_finish(
     Raises:
         InputError: there is no model to freeze, or too few items are left.
     """
-    stored = change.finishes.newest()
-    if stored is not None:
-        started = load_finish(stored, change.classes.names())
+    started = load_finish(change)
+    if started is not None and started.terms == terms:
         newest_change = change.history.newest_row_id(_CHANGES)
         newest_start = change.history.newest_row_id(["finish started"])
-        if started.terms == terms and newest_change < newest_start:
+        if newest_change < newest_start:
             return look(change)
 
-    choice = choose_model(change, terms)
-    finish = freeze(change, choice, terms, seed=change.settings.seed)
+    finish = freeze(change, *choose_model(change, terms), terms)
     store_finish(change, finish, who)
 
     # The past control items may be enough, so nothing is asked before looking.

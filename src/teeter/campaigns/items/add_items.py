@@ -7,7 +7,6 @@ Then the items are stored in one transaction, and encoded afterwards, part by pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,32 +22,11 @@ from teeter.campaigns.learning.encoding import (
 from teeter.campaigns.records import Answer, AnswerKind, ImportResult
 from teeter.campaigns.review.consensus import majority_labels
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import CampaignStore, StoredItem, Writing
-from teeter.campaigns.store.queries.imported_tables import NewRow
+from teeter.campaigns.store import CampaignStore, StoredEncoding, StoredItem, Writing
 from teeter.campaigns.store.queries.items import Deduplicated, deduplicate
 from teeter.data.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
-
-
-@dataclass(frozen=True, eq=False)
-class _ImportBaseline:
-    """The campaign before the import."""
-
-    newest_row_id: int
-    """Changes whenever items are added."""
-    encoder: str | None
-    """The name of the current encoder."""
-    classes: frozenset[str]
-
-
-@dataclass(frozen=True, eq=False)
-class StoredImport:
-    """Items that were stored, and the encoder that they still need."""
-
-    result: ImportResult
-    to_encode: PreparedEncoder | None
-    """The encoder for the items without features; None if all items have features."""
 
 
 def require_kind(items: Sequence[Item], kind: str) -> None:
@@ -67,12 +45,15 @@ def store_items(
     *,
     encoder: EncoderFunction | None,
     who: str,
-) -> StoredImport:
+) -> tuple[ImportResult, PreparedEncoder | None]:
     """Add items with their labels and the features they came with, in one transaction.
 
     Args:
         items: The items to add. Those whose content the campaign has are skipped and reported.
         encoder: A function that computes the features of all items of the campaign together.
+
+    Returns:
+        What happened, and the encoder for the items without features; None if all have features.
 
     Raises:
         InputError: If ids collide, or if features are missing or do not fit the existing ones.
@@ -81,14 +62,9 @@ def store_items(
     while True:
         with store.reading() as view:
             current = view.encodings.current()
-            baseline = _ImportBaseline(
-                newest_row_id=view.items.newest_row_id(),
-                encoder=None if current is None else current.encoder,
-                classes=frozenset(view.classes.names()),
-            )
-            comparable = view.items.comparable(items)
-            deduplicated = deduplicate(items, comparable)
-            labels = _collect_labels(deduplicated, baseline.classes)
+            newest_row_id = view.items.newest_row_id()
+            deduplicated = deduplicate(items, view.items.comparable(items))
+            labels = _collect_labels(deduplicated, view.classes.names())
 
         new = deduplicated.new
         vectors: dict[str, Vectors] = {}
@@ -103,18 +79,16 @@ def store_items(
             vectors = dict(zip(contents, features, strict=True))
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
-            prepared = _prepare(store, baseline, new)
+            prepared = _prepare(store, current, new)
 
         with store.writing() as change:
             # Another process was faster. Its items must be compared with ours.
-            if change.items.newest_row_id() != baseline.newest_row_id:
+            if change.items.newest_row_id() != newest_row_id:
                 continue
 
             added, duplicates = change.items.add(items, who)
             rows = [
-                NewRow(key, item.key, item.row)
-                for key, item in deduplicated.all
-                if item.row is not None
+                (key, item.key, item.row) for key, item in deduplicated.all if item.row is not None
             ]
             if rows:
                 change.tables.add(rows)
@@ -135,10 +109,10 @@ def store_items(
             conflicting_items=tuple(conflicts),
             audit=audit,
         )
-        return StoredImport(result, prepared)
+        return result, prepared
 
 
-def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list[tuple[str, str]]:
+def _collect_labels(deduplicated: Deduplicated, classes: Sequence[str]) -> list[tuple[str, str]]:
     """Return the labels that came with items, by the id under which an item is stored."""
     labels = []
     for key, item in deduplicated.all:
@@ -153,7 +127,7 @@ def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list
 
 def _prepare(
     store: CampaignStore,
-    baseline: _ImportBaseline,
+    current: StoredEncoding | None,
     new: Sequence[Item],
 ) -> PreparedEncoder | None:
     """Return the encoder for the new items without features; None if all items have features."""
@@ -162,7 +136,8 @@ def _prepare(
         return None
 
     names_encoder = store.settings.encoder not in (None, AUTO)
-    has_own_features = len(missing) < len(new) or baseline.encoder == USER_ENCODER
+    is_users = current is not None and current.encoder == USER_ENCODER
+    has_own_features = len(missing) < len(new) or is_users
     if has_own_features and not names_encoder:
         lacking = pluralize(len(missing), "item has", "items have")
         raise InputError(

@@ -6,6 +6,7 @@ of an item that was changed, so it shows what every annotator saw.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,6 @@ from teeter.campaigns.records import ItemKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     CampaignStore,
-    NewRow,
     Reading,
     StoredEncoding,
     StoredItem,
@@ -177,7 +177,7 @@ def _require_changeable(view: Reading, item: StoredItem, digest: str) -> None:
 
     # A frozen model has predicted the old text, and its promise counts that prediction.
     finish = view.finishes.newest()
-    if finish is not None and item.item_id in finish.items:
+    if finish is not None and item.item_id in json.loads(finish.item_ids):
         raise InputError(
             f"The promise of {finish.started[:10]} rests on the text of {quote_id(item.item_id)}: "
             "withdraw the item, and add the new text as another item."
@@ -290,7 +290,7 @@ def _write_columns(
                     old_values.setdefault(name, before[name])
                 new_values.setdefault(name, after[name])
         # Rows of one id are stored in their order, so those that stay are written with the others.
-        new_rows.append(NewRow(item.item_id, row.key, TableRow(table, encode_cells(cells))))
+        new_rows.append((item.item_id, row.key, TableRow(table, encode_cells(cells))))
 
     if not new_values:
         return False

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.records import ColumnFilter, ColumnType, TableColumn
+from teeter.campaigns.records import ColumnType, TableColumn
 from teeter.data.table_files import is_number
 from teeter.errors import InputError, UnknownNameError
 
@@ -126,21 +126,21 @@ class TableRow:
     """JSON; see ``encode_cells``."""
 
 
-def parse_column_filter(text: str) -> ColumnFilter:
-    """Return the filter that ``COLUMN=VALUE`` stands for.
+def parse_column_filter(text: str) -> tuple[str, str]:
+    """Return the column and the value that ``COLUMN=VALUE`` stands for.
 
     Raises:
         InputError: If there is no ``=``, or nothing before it.
 
     Example:
         >>> parse_column_filter("customer=ACME")
-        ColumnFilter(column='customer', value='ACME')
+        ('customer', 'ACME')
     """
     column, separator, value = text.partition("=")
     if not column or not separator:
         raise InputError(f"{text[:80]!r} is not a filter: write COLUMN=VALUE.")
 
-    return ColumnFilter(column, value)
+    return column, value
 
 
 def require_columns(names: Iterable[str], columns: Iterable[str]) -> None:

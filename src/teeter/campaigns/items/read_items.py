@@ -5,11 +5,11 @@ A table is read once: for texts, ids and labels, and for the columns to store be
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def read_items(
         return _read_jsonl_items(path, text=text, key=key, label=label)
 
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
-    return _read_table_items(read_source_table(file), text=text, key=key, label=label)
+    return _read_table_items(file, text=text, key=key, label=label)
 
 
 def _read_image_table(
@@ -165,9 +165,9 @@ def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[I
         id_column = key or ("id" if any("id" in fields for fields in objects) else None)
         rows = rows_from_mappings(objects, id_column)
     else:
-        source = read_source_table(path)
-        id_column = key or _find_id_column(source.table, None)
-        rows = source.rows(id_column)
+        table, read_rows = read_source_table(path)
+        id_column = key or _find_id_column(table, None)
+        rows = read_rows(id_column)
 
     names = rows[0].table.names
     require_columns([name for name in (key, label) if name is not None], names)
@@ -186,19 +186,8 @@ def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[I
     return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
 
 
-@dataclass(frozen=True)
-class UnusedLabels:
-    """A column of a file that seems to hold labels."""
-
-    column: str
-    filled: int
-    """Number of rows with a value."""
-    values: tuple[str, ...]
-    """The different values, in the order in which they first occur."""
-
-
-def find_unused_labels(path: Path) -> UnusedLabels | None:
-    """Return the column of a file that seems to hold labels, or None.
+def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
+    """Return the column of a file that seems to hold labels and its values, or None.
 
     Args:
         path: A file that ``read_items`` reads without a column of labels.
@@ -218,9 +207,7 @@ def find_unused_labels(path: Path) -> UnusedLabels | None:
         texts = [] if column is None else table.texts(column)
 
     filled = [text for text in texts if not is_missing(text)]
-    if column is None or not filled:
-        return None
-    return UnusedLabels(column, len(filled), tuple(dict.fromkeys(filled)))
+    return None if column is None or not filled else (column, filled)
 
 
 def _read_array_items(path: Path, first: int) -> list[Item]:
@@ -241,9 +228,9 @@ def _read_array_items(path: Path, first: int) -> list[Item]:
 
 
 def _read_table_items(
-    source: SourceTable, *, text: str | None, key: str | None, label: str | None
+    path: Path, *, text: str | None, key: str | None, label: str | None
 ) -> list[Item]:
-    table = source.table
+    table, read_rows = read_source_table(path)
     for name in (key, label):
         if name is not None:
             table.require(name)
@@ -268,7 +255,7 @@ def _read_table_items(
         entries.append(entry)
 
     items = parse_items(entries, ItemKind.TEXT)
-    return _attach_rows(items, source.rows(id_column), template.only_column)
+    return _attach_rows(items, read_rows(id_column), template.only_column)
 
 
 def _fill_template(template: TextTemplate, table: Table) -> list[str]:
@@ -373,24 +360,15 @@ def _find_text_field(fields: Mapping[str, Any]) -> str:
     return "text"
 
 
-@dataclass(frozen=True, eq=False)
-class SourceTable(ABC):
-    """A file of items."""
-
-    table: Table
-    """Its columns of texts, numbers and vectors."""
-
-    @abstractmethod
-    def rows(self, id_column: str | None) -> list[TableRow]:
-        """Return all rows with all columns, as they are stored.
-
-        Args:
-            id_column: The column of the item ids, if there is one.
-        """
+RowReader: TypeAlias = Callable[[str | None], list[TableRow]]
+"""Returns all rows of a file as they are stored, given the column of the item ids, if any."""
 
 
-def read_source_table(path: Path) -> SourceTable:
+def read_source_table(path: Path) -> tuple[Table, RowReader]:
     """Read a CSV or Parquet file once, for the items and for their columns.
+
+    Returns:
+        Its columns of texts, numbers and vectors; and what returns its rows with all columns.
 
     Raises:
         FileError: If the file cannot be read or has no usable column.
@@ -398,52 +376,40 @@ def read_source_table(path: Path) -> SourceTable:
     """
     if path.suffix.lower() == ".parquet":
         arrow_table = read_arrow_table(path)
-        return _ParquetSource(convert_arrow_table(arrow_table, path), arrow_table)
+        return convert_arrow_table(arrow_table, path), partial(read_arrow_rows, arrow_table)
 
     content = read_csv_rows(path)
-    return _CsvSource(convert_csv_rows(content, path), content)
+    return convert_csv_rows(content, path), partial(_csv_table_rows, content)
 
 
-@dataclass(frozen=True, eq=False)
-class _ParquetSource(SourceTable):
-    arrow_table: Any
+def _csv_table_rows(content: CsvRows, id_column: str | None) -> list[TableRow]:
+    positions = _filled_positions(content)
+    columns = []
+    for position in positions:
+        cells = (row[position] for row in content.rows)
+        columns.append(TableColumn(content.names[position], csv_column_type(cells)))
 
-    def rows(self, id_column: str | None) -> list[TableRow]:
-        return read_arrow_rows(self.arrow_table, id_column)
+    table = ImportedTable(tuple(columns), id_column=id_column)
+    rows = []
+    for row in content.rows:
+        cells_of_row = [row[position] for position in positions]
+        rows.append(TableRow(table, encode_cells(cells_of_row)))
+    return rows
 
 
-@dataclass(frozen=True, eq=False)
-class _CsvSource(SourceTable):
-    content: CsvRows
+def _filled_positions(content: CsvRows) -> list[int]:
+    """Return the positions of the columns that have a name, or at least a value.
 
-    def rows(self, id_column: str | None) -> list[TableRow]:
-        positions = self._filled_positions()
-        columns = []
-        for position in positions:
-            name = self.content.names[position]
-            cells = (row[position] for row in self.content.rows)
-            columns.append(TableColumn(name, csv_column_type(cells)))
-
-        table = ImportedTable(tuple(columns), id_column=id_column)
-        rows = []
-        for row in self.content.rows:
-            cells_of_row = [row[position] for position in positions]
-            rows.append(TableRow(table, encode_cells(cells_of_row)))
-        return rows
-
-    def _filled_positions(self) -> list[int]:
-        """Return the positions of the columns that have a name, or at least a value.
-
-        A file may have one column without a name, such as the index that pandas writes. Spreadsheet
-        programs leave further ones behind, at the end of every line and without a value.
-        """
-        positions = []
-        has_unnamed = False
-        for position, name in enumerate(self.content.names):
-            if not name:
-                is_filled = any(row[position] for row in self.content.rows)
-                if has_unnamed or not is_filled:
-                    continue
-                has_unnamed = True
-            positions.append(position)
-        return positions
+    A file may have one column without a name, such as the index that pandas writes. Spreadsheet
+    programs leave further ones behind, at the end of every line and without a value.
+    """
+    positions = []
+    has_unnamed = False
+    for position, name in enumerate(content.names):
+        if not name:
+            is_filled = any(row[position] for row in content.rows)
+            if has_unnamed or not is_filled:
+                continue
+            has_unnamed = True
+        positions.append(position)
+    return positions

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -293,9 +293,28 @@ def encode_missing_items(
             # Another process may have fitted the same encoder on other items and stored it first.
             prepared.encoder.restore(_read_state(stored.state))
 
-        run = _EncodingRun(store, prepared.encoder, stored, holder)
-        encoded = run.encode_parts(progress, limit)
-        return run.finish(encoded, prepared.sentence, who)
+        size = _FIRST_PART[ItemKind(store.settings.kind)]
+        encoded = 0
+        while True:
+            with store.reading() as view:
+                items = view.encodings.missing_items(stored.row_id, limit=size)
+                missing = view.encodings.count_missing(stored.row_id)
+                total = view.items.count()
+            if progress is not None:
+                progress(total - missing, total)
+            if not items or (limit is not None and encoded >= limit):
+                break
+
+            # Large parts fill batches of similar lengths; small ones lose little if interrupted.
+            started = time.monotonic()
+            _encode_part(store, prepared.encoder, stored, items, holder)
+            encoded += len(items)
+            if time.monotonic() - started < _PART_SECONDS:
+                size = min(2 * size, _LARGEST_PART)
+
+        with store.writing() as change:
+            result = _finish_encoding(change, prepared.encoder, stored, encoded, who)
+        return replace(result, sentence=prepared.sentence)
     finally:
         with store.writing() as change:
             change.locks.release(LockName.ENCODING, holder)
@@ -311,92 +330,66 @@ def _acquire_lock(store: CampaignStore) -> str:
         time.sleep(_LOCK_PAUSE)
 
 
-@dataclass(frozen=True, eq=False)
-class _EncodingRun:
-    """One run over the items that an encoding lacks."""
+def _encode_part(
+    store: CampaignStore,
+    encoder: Encoder,
+    stored: StoredEncoding,
+    items: Sequence[StoredItem],
+    holder: str,
+) -> None:
+    """Encode items, store their features and extend the lock of the holder."""
+    encoding = encoder.encode([item.content or "" for item in items])
 
-    store: CampaignStore
-    encoder: Encoder
-    stored: StoredEncoding
-    lock_holder: str
+    keys = [item.item_id for item in items]
+    encoded = dict(zip(keys, encoding.vectors, strict=True))
+    unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
+    # The transaction is short: answers wait for it.
+    with store.writing() as change:
+        # Texts that were changed meanwhile are encoded with the next part.
+        now = change.items.by_id(keys)
+        vectors = {
+            item.item_id: encoded[item.item_id]
+            for item in items
+            if now[item.item_id].digest == item.digest
+        }
+        change.encodings.write(stored.row_id, vectors, unreadable)
+        change.locks.extend(LockName.ENCODING, holder, _LOCK_SECONDS)
 
-    def encode_parts(self, progress: ProgressReport | None, limit: int | None) -> int:
-        """Encode and store one part after the other, and return the number of encoded items."""
-        size = _FIRST_PART[ItemKind(self.store.settings.kind)]
-        encoded = 0
 
-        while True:
-            with self.store.reading() as view:
-                items = view.encodings.missing_items(self.stored.row_id, limit=size)
-                missing = view.encodings.count_missing(self.stored.row_id)
-                total = view.items.count()
-            if progress is not None:
-                progress(total - missing, total)
-            if not items or (limit is not None and encoded >= limit):
-                return encoded
+def _finish_encoding(
+    change: Writing, encoder: Encoder, stored: StoredEncoding, encoded: int, who: str
+) -> EncodingResult:
+    """Make an encoding the current one, and record it in the history."""
+    current = change.encodings.current()
+    is_switch = current is not None and current.row_id != stored.row_id
+    change.encodings.require_equal_lengths(stored.row_id)
+    change.encodings.make_current(stored.row_id)
 
-            # Large parts fill batches of similar lengths; small ones lose little if interrupted.
-            started = time.monotonic()
-            self._encode_part(items)
-            encoded += len(items)
-            if time.monotonic() - started < _PART_SECONDS:
-                size = min(2 * size, _LARGEST_PART)
+    # Vectors of an earlier state of the same encoder are of no use any more.
+    for other in change.encodings.all():
+        if other.encoder == encoder.name and other.row_id != stored.row_id:
+            change.encodings.remove(other.row_id)
 
-    def _encode_part(self, items: Sequence[StoredItem]) -> None:
-        encoding = self.encoder.encode([item.content or "" for item in items])
+    # A run that found nothing to do leaves no line in the history.
+    if encoded or is_switch:
+        detail = {
+            "by": encoder.name,
+            "version": encoder.version,
+            "checksum": encoder.checksum,
+            "items": encoded,
+        }
+        change.history.append(who, "encoded", None, detail)
 
-        keys = [item.item_id for item in items]
-        encoded = dict(zip(keys, encoding.vectors, strict=True))
-        unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
-        # The transaction is short: answers wait for it.
-        with self.store.writing() as change:
-            # Texts that were changed meanwhile are encoded with the next part.
-            now = change.items.by_id(keys)
-            vectors = {
-                item.item_id: encoded[item.item_id]
-                for item in items
-                if now[item.item_id].digest == item.digest
-            }
-            change.encodings.write(self.stored.row_id, vectors, unreadable)
-            change.locks.extend(LockName.ENCODING, self.lock_holder, _LOCK_SECONDS)
-
-    def finish(self, encoded: int, sentence: str, who: str) -> EncodingResult:
-        """Make the encoding the current one, and record it in the history."""
-        with self.store.writing() as change:
-            current = change.encodings.current()
-            is_switch = current is not None and current.row_id != self.stored.row_id
-            change.encodings.require_equal_lengths(self.stored.row_id)
-            change.encodings.make_current(self.stored.row_id)
-
-            # Vectors of an earlier state of the same encoder are of no use any more.
-            for other in change.encodings.all():
-                if other.encoder == self.encoder.name and other.row_id != self.stored.row_id:
-                    change.encodings.remove(other.row_id)
-
-            # A run that found nothing to do leaves no line in the history.
-            if encoded or is_switch:
-                detail = {
-                    "by": self.encoder.name,
-                    "version": self.encoder.version,
-                    "checksum": self.encoder.checksum,
-                    "items": encoded,
-                }
-                change.history.append(who, "encoded", None, detail)
-            unreadable = change.encodings.unreadable()
-            unencoded = change.encodings.count_missing(self.stored.row_id)
-            n_items = change.items.count()
-
-        fitted_on = self.stored.fitted_on
-        # An encoder that learned from fit_size items would not learn from more if fitted again.
-        has_room = 0 < fitted_on < self.encoder.fit_size
-        return EncodingResult(
-            encoder=self.encoder.name,
-            sentence=sentence,
-            encoded=encoded,
-            unencoded=unencoded,
-            is_switch=is_switch,
-            unreadable=len(unreadable),
-            unreadable_items=unreadable,
-            fitted_on=fitted_on,
-            is_outgrown=has_room and _OUTGROWN * fitted_on < n_items,
-        )
+    unreadable = change.encodings.unreadable()
+    # An encoder that learned from fit_size items would not learn from more if fitted again.
+    has_room = 0 < stored.fitted_on < encoder.fit_size
+    return EncodingResult(
+        encoder=encoder.name,
+        encoded=encoded,
+        unencoded=change.encodings.count_missing(stored.row_id),
+        is_switch=is_switch,
+        unreadable=len(unreadable),
+        unreadable_items=unreadable,
+        fitted_on=stored.fitted_on,
+        is_outgrown=has_room and _OUTGROWN * stored.fitted_on < change.items.count(),
+    )

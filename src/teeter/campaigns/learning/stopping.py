@@ -152,15 +152,16 @@ def _describe_trend(progress: Progress) -> str:
         return "It cannot be measured whether the accuracy is still rising."
 
     # Whole numbers, so that nothing changes by -0 points.
-    low = round(100 * change.low)
-    high = round(100 * change.high)
+    difference, low_end, high_end = change
+    low = round(100 * low_end)
+    high = round(100 * high_end)
     interval = f"between {low:+d} and {high:+d} points with 95% confidence"
     if low <= 0 <= high:
         return (
             f"There are too few random items to tell whether the accuracy changed over the last "
             f"three models: the change is {interval}."
         )
-    direction = "rose" if change.difference > 0 else "fell"
+    direction = "rose" if difference > 0 else "fell"
     return f"The accuracy {direction} over the last three models: the change is {interval}."
 
 
@@ -181,36 +182,35 @@ def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
 
     # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
     change = _change_over_three_models(accuracies)
-    if change is not None and abs(change.difference) < FLAT_CHANGE:
-        advice = "More labels will probably improve the model very little: consider stopping."
-        if change.high - change.low > ROUGH_CHANGE:
-            advice += (
-                f" However, the accuracy is measured on only {accuracies[-1].total} random items, "
-                "so if the accuracy matters, label more random items first."
-            )
-        return advice
+    reason = "the accuracy is not known"
+    if change is not None:
+        difference, low, high = change
+        reason = "the accuracy is still changing"
+        if abs(difference) < FLAT_CHANGE:
+            advice = "More labels will probably improve the model very little: consider stopping."
+            if high - low > ROUGH_CHANGE:
+                advice += (
+                    f" However, the accuracy is measured on only {accuracies[-1].total} random "
+                    "items, so if the accuracy matters, label more random items first."
+                )
+            return advice
 
-    reason = "the accuracy is not known" if change is None else "the accuracy is still changing"
     return (
         f"It is not clear yet whether more labels will help: the predictions are stable, but "
         f"{reason}."
     )
 
 
-@dataclass(frozen=True)
-class _Change:
-    """The difference of two accuracies, with its 95 % confidence interval."""
-
-    difference: float
-    low: float
-    high: float
-
-
-def _change_over_three_models(accuracies: Sequence[AccuracyEstimate]) -> _Change | None:
+def _change_over_three_models(
+    accuracies: Sequence[AccuracyEstimate],
+) -> tuple[float, float, float] | None:
     """Return how the accuracy changed from the fourth last model to the last, if there are four.
 
     The interval combines the two Wilson intervals [Newcombe 1998]. Both models are judged on many
     of the same items, which the interval ignores, so it is rather too wide.
+
+    Returns:
+        The difference, and the ends of its 95 % confidence interval.
     """
     if len(accuracies) < 4:
         return None
@@ -221,7 +221,7 @@ def _change_over_three_models(accuracies: Sequence[AccuracyEstimate]) -> _Change
     # The difference is smallest if the later accuracy is low in its interval, the earlier high.
     down = math.hypot(after.share - after.low, before.high - before.share)
     up = math.hypot(after.high - after.share, before.share - before.low)
-    return _Change(difference, difference - down, difference + up)
+    return difference, difference - down, difference + up
 
 
 def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None:

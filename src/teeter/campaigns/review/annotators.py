@@ -16,7 +16,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from itertools import combinations, pairwise
@@ -379,40 +378,19 @@ _MIN_WAITS = 5
 """Times between answers that a pace needs."""
 
 
-@dataclass(frozen=True)
-class AnnotatorPace:
-    """How fast an annotator answers, without breaks."""
-
-    seconds: float
-    """The median time from one answer to the next."""
-    per_hour: float
-    """Answers in an hour of work."""
-
-
-@dataclass(frozen=True)
-class AnnotatorAccuracy:
-    """How often an annotator's labels are right; None if there is nothing to compare with."""
-
-    with_consensus: AccuracyEstimate | None
-    """Compared with the consensus, on items that two or more annotators labelled."""
-    with_decisions: AccuracyEstimate | None
-    """Compared with the decisions of reviewers."""
-    at_random: AccuracyEstimate | None
-    """Compared with the decision or else the consensus, on items drawn at random only."""
-
-
-def pace_of(times: Sequence[float]) -> AnnotatorPace | None:
-    """Return the pace of an annotator.
+def pace_of(times: Sequence[float]) -> tuple[float, float] | None:
+    """Return how fast an annotator answers, without breaks.
 
     Args:
         times: When the annotator answered, in seconds, in ascending order.
 
     Returns:
-        The pace, or None if there are too few answers.
+        The median seconds from one answer to the next, and the answers in an hour of work; None if
+        there are too few answers.
 
     Example:
         >>> pace_of([0, 10, 20, 30, 4000, 4010, 4020, 4030])
-        AnnotatorPace(seconds=10.0, per_hour=360.0)
+        (10.0, 360.0)
     """
     waits = [later - earlier for earlier, later in pairwise(times)]
     working_waits = [wait for wait in waits if wait <= BREAK_SECONDS]
@@ -422,39 +400,7 @@ def pace_of(times: Sequence[float]) -> AnnotatorPace | None:
         return None
 
     # The median is what an annotator feels, the mean is what an hour holds.
-    median = statistics.median(working_waits)
-    return AnnotatorPace(
-        seconds=median,
-        per_hour=3600 * len(working_waits) / total,
-    )
-
-
-@dataclass
-class _Tally:
-    """How many labels were compared with a reference, and how many agree with it."""
-
-    right: int = 0
-    total: int = 0
-
-    def compare(self, label: str, reference: str | None) -> None:
-        """Count a label, unless there is no reference."""
-        if reference is None:
-            return
-
-        self.total += 1
-        self.right += label == reference
-
-    def estimate(self) -> AccuracyEstimate | None:
-        return estimate_accuracy(self.right, self.total)
-
-
-@dataclass
-class _Comparison:
-    """The tallies of one annotator."""
-
-    consensus: _Tally = field(default_factory=_Tally)
-    decisions: _Tally = field(default_factory=_Tally)
-    random: _Tally = field(default_factory=_Tally)
+    return statistics.median(working_waits), 3600 * len(working_waits) / total
 
 
 def accuracy_of_annotators(
@@ -462,7 +408,7 @@ def accuracy_of_annotators(
     consensus: Mapping[str, str],
     decided: Mapping[str, str | None],
     random_items: Collection[str],
-) -> dict[str, AnnotatorAccuracy]:
+) -> dict[str, dict[str, AccuracyEstimate | None]]:
     """Return how often the labels of each annotator are right.
 
     A tie that no reviewer decided counts for nobody: its consensus is the label that was given
@@ -475,14 +421,15 @@ def accuracy_of_annotators(
         random_items: The ids of items that were drawn at random.
 
     Returns:
-        The accuracies by annotator.
+        By annotator, the fields ``matches_...`` of ``AnnotatorStats`` that can be estimated.
     """
     labels_by_item: dict[str, dict[str, str]] = {}
     for answer in answers:
         if answer.kind == AnswerKind.LABEL and answer.label is not None:
             labels_by_item.setdefault(answer.item, {})[answer.annotator] = answer.label
 
-    comparisons: dict[str, _Comparison] = {}
+    # By annotator and field, whether each label that was compared agrees with its reference.
+    agreements: dict[str, dict[str, list[bool]]] = {}
     for item, labels in labels_by_item.items():
         # None if there is no decision, or if it is that the item does not belong.
         decision = decided.get(item)
@@ -493,20 +440,19 @@ def accuracy_of_annotators(
             agreed_label = consensus.get(item)
 
         for annotator in annotators:
-            label = labels[annotator]
-            comparison = comparisons.setdefault(annotator, _Comparison())
-            comparison.consensus.compare(label, agreed_label)
-            comparison.decisions.compare(label, decision)
+            references = {"matches_consensus": agreed_label, "matches_decisions": decision}
             if item in random_items:
-                comparison.random.compare(label, decision or agreed_label)
+                references["matches_at_random"] = decision or agreed_label
+            by_field = agreements.setdefault(annotator, {})
+            for field, reference in references.items():
+                if reference is not None:
+                    by_field.setdefault(field, []).append(labels[annotator] == reference)
 
-    accuracies = {}
-    for annotator, comparison in comparisons.items():
-        accuracies[annotator] = AnnotatorAccuracy(
-            with_consensus=comparison.consensus.estimate(),
-            with_decisions=comparison.decisions.estimate(),
-            at_random=comparison.random.estimate(),
-        )
+    accuracies: dict[str, dict[str, AccuracyEstimate | None]] = {}
+    for annotator, by_field in agreements.items():
+        accuracies[annotator] = {
+            field: estimate_accuracy(sum(agrees), len(agrees)) for field, agrees in by_field.items()
+        }
     return accuracies
 
 
@@ -544,21 +490,18 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
         times = [
             datetime.fromisoformat(time).timestamp() for time in times_by_annotator.get(name, [])
         ]
-        pace = pace_of(sorted(times))
-        accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
+        seconds, per_hour = pace_of(sorted(times)) or (None, None)
         member = members.get(name)
         stats.append(
             AnnotatorStats(
                 name=name,
                 role=None if member is None else member.role,
-                has_token=member is not None and member.token_hash is not None,
+                has_token=member is not None and member.has_token,
                 answers=live_counts[name],
-                seconds=None if pace is None else pace.seconds,
-                per_hour=None if pace is None else round(pace.per_hour),
-                matches_consensus=accuracy.with_consensus,
-                matches_decisions=accuracy.with_decisions,
-                matches_at_random=accuracy.at_random,
+                seconds=seconds,
+                per_hour=None if per_hour is None else round(per_hour),
                 open=open_items.get(name, 0),
+                **accuracies.get(name, {}),
             )
         )
     return stats

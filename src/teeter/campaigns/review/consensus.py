@@ -41,19 +41,7 @@ class ConsensusLabel:
     confidence: float
     """The share of annotators who gave the label, or its probability; 1 for a decision."""
     by: str
-    """The consensus method, or the name of the reviewer who decided."""
-
-
-@dataclass(frozen=True, eq=False)
-class DawidSkeneResult:
-    """What the answers say about items and annotators."""
-
-    probabilities: Floats
-    """(N, C): the probability of each class for each item."""
-    confusion: Floats
-    """(A, C, C): for each annotator, the probability of each answer (last axis) by true class."""
-    class_shares: Floats
-    """(C,): how frequent the classes are."""
+    """The consensus method, the name of the reviewer who decided, or the id of a certificate."""
 
 
 def majority_labels(answers: Iterable[Answer]) -> dict[str, str]:
@@ -141,7 +129,7 @@ def _combine_by_dawid_skene(
         votes[row, 2] = class_index[str(answer.label)]
 
     sizes = (len(items), len(annotators), len(classes))
-    probabilities = dawid_skene(votes, sizes).probabilities
+    probabilities, _, _ = dawid_skene(votes, sizes)
 
     # A class that no annotator gave may still be the most probable one. It is never the label.
     was_given = np.zeros(probabilities.shape, dtype=bool)
@@ -165,7 +153,7 @@ def dawid_skene(
     *,
     max_iterations: int = 200,
     tolerance: float = 1e-7,
-) -> DawidSkeneResult:
+) -> tuple[Floats, Floats, Floats]:
     """Estimate the classes of items and the errors of annotators by expectation-maximisation.
 
     Each annotator starts with ``PRIOR_RIGHT`` and ``PRIOR_WRONG`` answers of every class, so that
@@ -176,6 +164,10 @@ def dawid_skene(
         sizes: The numbers of items N, annotators A and classes C.
         max_iterations: Iterations after which the estimate is returned in any case.
         tolerance: The largest change of a probability at which the iteration has converged.
+
+    Returns:
+        (N, C), the probability of each class for each item; (A, C, C), for each annotator the
+        probability of each answer (last axis) by true class; and (C,), how frequent classes are.
     """
     n_items, n_annotators, n_classes = sizes
     items = votes[:, 0]
@@ -214,7 +206,7 @@ def dawid_skene(
         if np.abs(probabilities - previous).max(initial=0.0) < tolerance:
             break
 
-    return DawidSkeneResult(probabilities, confusion, class_shares)
+    return probabilities, confusion, class_shares
 
 
 def find_disagreements(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:

@@ -16,20 +16,11 @@ if find_spec("sqlalchemy") is None:
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
-from teeter.campaigns.store.queries.imported_tables import NewRow
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
-from teeter.campaigns.store.queries.suggestions import (
-    ModelReply,
-    Source,
-    Suggestion,
-)
-from teeter.campaigns.store.queries.trained_models import (
-    ModelSummary,
-    StoredFinish,
-    StoredModel,
-)
+from teeter.campaigns.store.queries.suggestions import Source, Suggestion
+from teeter.campaigns.store.queries.trained_models import StoredModel
 from teeter.campaigns.store.transaction import CampaignStore, Reading, StoredCampaign, Writing
 
 __all__ = [
@@ -39,16 +30,12 @@ __all__ = [
     "ImportedAnnotation",
     "ItemFeatures",
     "LockName",
-    "ModelReply",
-    "ModelSummary",
-    "NewRow",
     "Pick",
     "ProjectLink",
     "Reading",
     "Source",
     "StoredCampaign",
     "StoredEncoding",
-    "StoredFinish",
     "StoredItem",
     "StoredModel",
     "Suggestion",

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 OwnerT = TypeVar("OwnerT")
 ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True)
-class _Entry(Generic[ValueT]):
-    version: Hashable
-    value: ValueT
 
 
 def cached_by(
@@ -55,11 +48,12 @@ def cached_by(
             # Read before the value: a change in between makes the next call compute it again.
             current = version(owner, *args, **kwargs)
 
-            entry: _Entry[ValueT] | None = getattr(owner, attribute, None)
-            if entry is None or entry.version != current:
-                entry = _Entry(current, method(owner, *args, **kwargs))
+            # One tuple, read and replaced at once: threads may come here together.
+            entry: tuple[Hashable, ValueT] | None = getattr(owner, attribute, None)
+            if entry is None or entry[0] != current:
+                entry = current, method(owner, *args, **kwargs)
                 setattr(owner, attribute, entry)
-            return entry.value
+            return entry[1]
 
         return get_cached
 

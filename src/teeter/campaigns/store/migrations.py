@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     Column,
@@ -158,17 +158,18 @@ def require_own_schema(execute: Callable[[str], Iterable[Any]], location: str) -
     allowed = {*known, *_SQLITE_OBJECTS}
     foreign = [schema_object for schema_object in objects if schema_object not in allowed]
     if foreign:
-        name = f"{foreign[0].kind} {foreign[0].name}"
+        kind, name, _, _ = foreign[0]
         raise StoreError(
-            f"{location} was not opened, because teeter did not make its {name!r}, "
+            f"{location} was not opened, because teeter did not make its {f'{kind} {name}'!r}, "
             "which could change or delete answers without a word. If you added it yourself, "
             "remove it; otherwise do not trust the file."
         )
 
     missing = [schema_object for schema_object in known if schema_object not in objects]
     if version is not None and missing:
+        kind, name, _, _ = missing[0]
         raise StoreError(
-            f"{location} is damaged: it has no {missing[0].kind} {missing[0].name!r}, without "
+            f"{location} is damaged: it has no {kind} {name!r}, without "
             "which answers could be lost or stored twice. Restore a backup."
         )
 
@@ -182,18 +183,14 @@ def require_own_schema(execute: Callable[[str], Iterable[Any]], location: str) -
         )
 
 
-class _SchemaObject(NamedTuple):
-    """A row of SQLite's table of its schema."""
-
-    kind: str
-    """``table``, ``index``, ``trigger`` or ``view``."""
-    name: str
-    table: str
-    sql: str
+_SchemaObject: TypeAlias = tuple[str, str, str, str]
+"""A row of SQLite's table of its schema: ``table``, ``index``, ``trigger`` or ``view``; its name,
+its table and its SQL.
+"""
 
 
 _SQLITE_OBJECTS = frozenset(
-    _SchemaObject("table", name, name, f"CREATE TABLE {name}({columns})")
+    ("table", name, name, f"CREATE TABLE {name}({columns})")
     for name, columns in (
         ("sqlite_sequence", "name,seq"),
         ("sqlite_stat1", "tbl,idx,stat"),
@@ -208,7 +205,7 @@ def _read_objects(execute: Callable[[str], Iterable[Any]]) -> tuple[_SchemaObjec
         "SELECT type, name, tbl_name, CAST(sql AS TEXT) FROM sqlite_master WHERE sql IS NOT NULL"
     )
     return tuple(
-        _SchemaObject(str(kind), str(name), str(table), _join_lines(sql))
+        (str(kind), str(name), str(table), _join_lines(sql))
         for kind, name, table, sql in execute(query)
     )
 

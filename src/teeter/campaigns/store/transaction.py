@@ -51,7 +51,7 @@ from teeter.campaigns.store.queries.label_studio_links import LabelStudioQueries
 from teeter.campaigns.store.queries.people import PeopleQueries
 from teeter.campaigns.store.queries.picks import PickQueries
 from teeter.campaigns.store.queries.suggestions import SuggestionQueries
-from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries
+from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries, StoredModel
 from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -353,8 +353,8 @@ class Writing(Reading):
         self.connection.execute(statement)
         self.__dict__.pop("settings", None)
 
-    def save_model(self, weights: bytes, facts: Mapping[str, Any], who: str) -> int:
-        """Store a trained model, remove what older ones picked ahead, and return its version.
+    def save_model(self, weights: bytes, facts: Mapping[str, Any], who: str) -> StoredModel:
+        """Store a trained model, remove what older ones picked ahead, and return it.
 
         Args:
             weights: the model as a safetensors file.
@@ -368,7 +368,7 @@ class Writing(Reading):
             "answers": self.answers.count(),
             "controls": len(self.picks.control_items()),
         }
-        version = self.models.add(weights, facts)
+        model = self.models.add(weights, facts)
         self.picks.remove_outdated()
-        self.history.append(who, "trained", None, {"version": version, **facts})
-        return version
+        self.history.append(who, "trained", None, {"version": model.version, **facts})
+        return model

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key, retry
 from teeter.campaigns.classes import readable_name
-from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.records import ClassDescription, ModelReply
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 KEY_VARIABLE = "TEETER_SUGGEST_KEY"
@@ -144,16 +144,6 @@ def _describe_class(name: str, description: ClassDescription | None) -> str:
     return line
 
 
-@dataclass(frozen=True)
-class ChatReply:
-    """What a language model replied about a text."""
-
-    label: str | None
-    """The class; None if the reply names no class."""
-    input_tokens: int
-    output_tokens: int
-
-
 def parse_label(content: str, classes: Sequence[str]) -> str | None:
     """Return the class that a reply names; None unless it names exactly one.
 
@@ -230,7 +220,7 @@ class ChatClient:
         self._n_refused_forms = 0
         self._opener = make_opener(self.url, self._key, KEY_VARIABLE)
 
-    def ask(self, prompt: Prompt, text: str, stop: threading.Event | None = None) -> ChatReply:
+    def ask(self, prompt: Prompt, text: str, stop: threading.Event | None = None) -> ModelReply:
         """Ask which class a text belongs to.
 
         Args:
@@ -374,7 +364,7 @@ def _request_forms(prompt: Prompt) -> list[dict[str, Any]]:
     return [constraint | limit, limit, constraint | other_limit, other_limit, {}]
 
 
-def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
+def _read_reply(content: bytes, prompt: Prompt, text: str) -> ModelReply:
     """Return what a response says.
 
     Raises:
@@ -391,7 +381,7 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
 
     # A model may decline to reply. That is a reply too: it was paid for.
     reply_text = reply if isinstance(reply, str) else ""
-    counted = ChatReply(
+    counted = ModelReply(
         parse_label(reply_text, prompt.classes),
         estimate_input_tokens(prompt, text),
         int(len(reply_text) / CHARACTERS_PER_TOKEN) + 1,

@@ -8,18 +8,17 @@ idempotency key.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from teeter.campaigns.records import ItemKind, ModelUsage, SourceKind
+from teeter.campaigns.records import ItemKind, ModelReply, ModelUsage, SourceKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     CampaignStore,
-    ModelReply,
     Reading,
     Source,
     StoredItem,
@@ -29,7 +28,6 @@ from teeter.campaigns.store import (
 from teeter.campaigns.suggestions.chat_client import (
     MAX_REPLY_TOKENS,
     ChatClient,
-    ChatReply,
     Prompt,
     TextRefusedError,
     build_prompt,
@@ -222,35 +220,11 @@ def _register_source(
     return change.suggestions.write_source(source, who)
 
 
-@dataclass
-class _Counts:
-    """What a run has done so far."""
-
-    suggested: int = 0
-    paid: int = 0
-    cached: int = 0
-    invalid: int = 0
-    refused: int = 0
-
-    @property
-    def done(self) -> int:
-        return self.paid + self.cached + self.refused
-
-
-@dataclass
-class _Refusals:
-    """Texts in a row that the server refused, and whether it has ever replied."""
-
-    has_replied: bool
-    """If not, it is the request that is refused, not the text."""
-    texts: list[list[StoredItem]] = field(default_factory=list)
-
-
-_Pending: TypeAlias = dict[Future[ChatReply], tuple[list[StoredItem], float]]
+_Pending: TypeAlias = dict[Future[ModelReply], tuple[list[StoredItem], float]]
 """The items that a request on its way is about, and what it may cost."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Run:
     """One run over the items that a language model is to be asked about.
 
@@ -264,6 +238,12 @@ class _Run:
     client: ChatClient
     again: bool
     """Whether items with a suggestion are asked about, too."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What was done so far, by the field of ``SuggestionRun``."""
+    has_replied: bool = False
+    """Whether the server has ever replied. If not, it refuses the request, not the text."""
+    refused: list[list[StoredItem]] = field(default_factory=list)
+    """Texts in a row that the server refused."""
 
     def execute(
         self,
@@ -274,15 +254,14 @@ class _Run:
     ) -> SuggestionRun:
         """Use stored replies, then ask about the other items."""
         # Stored replies first: they cost nothing, and count against no limit.
-        counts = _Counts()
-        waiting = self._use_stored_replies(items, counts)
+        waiting = self._use_stored_replies(items)
         reason = StopReason.DONE
         if limit is not None and len(waiting) > limit:
             waiting = waiting[:limit]
             reason = StopReason.LIMIT
 
-        total = counts.done + sum(len(same_text) for same_text in waiting)
-        refusals = _Refusals(has_replied=self._usage().replies > 0)
+        total = self._done() + sum(len(same_text) for same_text in waiting)
+        self.has_replied = self._usage().replies > 0
         pending: _Pending = {}
         queue = deque(waiting)
 
@@ -299,15 +278,15 @@ class _Run:
                     for future in finished:
                         same_text, _ = pending[future]
                         # An error ends the run. The others are waited for below.
-                        is_registered = self._take_reply(future, same_text, counts, refusals)
+                        is_registered = self._take_reply(future, same_text)
                         del pending[future]
                         if not is_registered:
                             reason = StopReason.STOPPED
                             queue.clear()
                     if progress is not None:
-                        progress(counts.done, total)
+                        progress(self._done(), total)
             except ServerUnavailableError:
-                self._store_finished(pending, counts)
+                self._store_finished(pending)
                 # No further attempt was made, so the server may well be available.
                 if not stop.is_set():
                     raise
@@ -316,11 +295,14 @@ class _Run:
                 # Ctrl-C, while a server that hangs is asked again and again.
                 if not isinstance(error, Exception):
                     stop.set()
-                self._store_finished(pending, counts)
+                self._store_finished(pending)
                 raise
 
-        self._store_refusals(refusals, counts)
-        return self._summarize(counts, reason)
+        self._store_refusals()
+        return self._summarize(reason)
+
+    def _done(self) -> int:
+        return self.counts["paid"] + self.counts["cached"] + self.counts["refused"]
 
     def _send_requests(
         self,
@@ -352,7 +334,7 @@ class _Run:
 
         return None
 
-    def _summarize(self, counts: _Counts, reason: StopReason) -> SuggestionRun:
+    def _summarize(self, reason: StopReason) -> SuggestionRun:
         usage = self._usage()
         remaining = None
         if self.model.budget is not None:
@@ -360,19 +342,17 @@ class _Run:
 
         return SuggestionRun(
             source=self.source.name,
-            suggested=counts.suggested,
-            paid=counts.paid,
-            cached=counts.cached,
-            invalid=counts.invalid,
-            refused=counts.refused,
+            suggested=self.counts["suggested"],
+            paid=self.counts["paid"],
+            cached=self.counts["cached"],
+            invalid=self.counts["invalid"],
+            refused=self.counts["refused"],
             stop_reason=reason,
             usage=usage,
             remaining_budget=remaining,
         )
 
-    def _use_stored_replies(
-        self, items: Sequence[StoredItem], counts: _Counts
-    ) -> list[list[StoredItem]]:
+    def _use_stored_replies(self, items: Sequence[StoredItem]) -> list[list[StoredItem]]:
         """Store suggestions whose replies are known; return the other items, grouped by text."""
         items_by_digest: dict[str, list[StoredItem]] = {}
         for item in items:
@@ -386,12 +366,12 @@ class _Run:
         without_class = []
         for digest, label in replies.items():
             for item in items_by_digest.pop(digest):
-                counts.cached += 1
+                self.counts["cached"] += 1
                 if label is None:
                     without_class.append(item)
                 else:
                     label_by_item[item] = label
-        counts.invalid += len(without_class)
+        self.counts["invalid"] += len(without_class)
         # A server looks for items every few seconds, and must not lock the database each time.
         if label_by_item or (self.again and without_class):
             with self.store.writing() as change:
@@ -403,7 +383,7 @@ class _Run:
                 # What it said in reply to an earlier prompt.
                 unchanged = self._unchanged(change, without_class)
                 change.suggestions.withdraw(self.source, unchanged)
-            counts.suggested += len(suggestions)
+            self.counts["suggested"] += len(suggestions)
 
         return list(items_by_digest.values())
 
@@ -422,13 +402,7 @@ class _Run:
         # Read each time: another process may pay from the same budget.
         return self._usage().cost + cost <= self.model.budget
 
-    def _take_reply(
-        self,
-        future: Future[ChatReply],
-        same_text: list[StoredItem],
-        counts: _Counts,
-        refusals: _Refusals,
-    ) -> bool:
+    def _take_reply(self, future: Future[ModelReply], same_text: list[StoredItem]) -> bool:
         """Store the reply about a text, or note that the server refuses the text.
 
         Returns:
@@ -437,48 +411,43 @@ class _Run:
         try:
             reply = future.result()
         except TextRefusedError:
-            refusals.texts.append(same_text)
-            if not refusals.has_replied or len(refusals.texts) >= MAX_REFUSALS:
+            self.refused.append(same_text)
+            if not self.has_replied or len(self.refused) >= MAX_REFUSALS:
                 raise
             return True
 
-        refusals.has_replied = True
-        is_registered = self._store(same_text, reply, counts)
+        self.has_replied = True
+        is_registered = self._store(same_text, reply)
         # A server that replies to the next text has refused the others for what they say.
-        self._store_refusals(refusals, counts)
+        self._store_refusals()
         return is_registered
 
-    def _store_refusals(self, refusals: _Refusals, counts: _Counts) -> None:
+    def _digest(self, same_text: Sequence[StoredItem]) -> str:
+        return self.prompt.digest(self.model.model, same_text[0].content or "")
+
+    def _store_refusals(self) -> None:
         """Store that texts were refused, so that they are not sent at every run."""
-        for same_text in refusals.texts:
-            digest = self.prompt.digest(self.model.model, same_text[0].content or "")
-            nothing = ModelReply(digest, None, 0, 0, 0.0)
+        for same_text in self.refused:
+            digest = self._digest(same_text)
             with self.store.writing() as change:
-                change.suggestions.add_reply(self.source, nothing)
+                change.suggestions.add_reply(self.source, digest, ModelReply(None, 0, 0), 0.0)
                 unchanged = self._unchanged(change, same_text)
                 change.suggestions.withdraw(self.source, unchanged)
-            counts.refused += len(same_text)
-        refusals.texts.clear()
+            self.counts["refused"] += len(same_text)
+        self.refused.clear()
 
-    def _store(self, same_text: Sequence[StoredItem], reply: ChatReply, counts: _Counts) -> bool:
+    def _store(self, same_text: Sequence[StoredItem], reply: ModelReply) -> bool:
         """Store a reply with its suggestions, in one transaction.
 
         Returns:
             False if only the reply was stored, because the source was removed.
         """
         cost = self.model.cost(reply.input_tokens, reply.output_tokens)
-        stored = ModelReply(
-            digest=self.prompt.digest(self.model.model, same_text[0].content or ""),
-            label=reply.label,
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            cost=cost,
-        )
         suggestions: list[Suggestion] = []
 
         # Together, so that a reply that was paid for never lacks its suggestion.
         with self.store.writing() as change:
-            change.suggestions.add_reply(self.source, stored)
+            change.suggestions.add_reply(self.source, self._digest(same_text), reply, cost)
             is_registered = change.suggestions.is_registered(self.source)
             # A reply says nothing about a text that was changed meanwhile.
             unchanged = self._unchanged(change, same_text)
@@ -489,19 +458,19 @@ class _Run:
             if is_registered and reply.label is None:
                 change.suggestions.withdraw(self.source, unchanged)
 
-        counts.paid += 1
+        self.counts["paid"] += 1
         if is_registered:
-            counts.suggested += len(suggestions)
+            self.counts["suggested"] += len(suggestions)
         if reply.label is None:
-            counts.invalid += 1
+            self.counts["invalid"] += 1
         return is_registered
 
-    def _store_finished(self, pending: _Pending, counts: _Counts) -> None:
+    def _store_finished(self, pending: _Pending) -> None:
         """Wait for requests on their way, and store the replies that come: they are paid for."""
         wait(pending)
         for future, (same_text, _) in pending.items():
             if future.exception() is None:
-                self._store(same_text, future.result(), counts)
+                self._store(same_text, future.result())
 
     def _usage(self) -> ModelUsage:
         with self.store.reading() as view:

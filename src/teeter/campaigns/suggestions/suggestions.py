@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.learning.encoding import ProgressReport
-from teeter.campaigns.records import PredictionImport, SourceReport, VisibleSuggestion
+from teeter.campaigns.records import PredictionImport, ShownSuggestion, SourceReport
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.suggestions.language_model import (
@@ -118,7 +118,7 @@ class Suggestions:
         with self._store.reading() as opened:
             return self._measure(opened)
 
-    def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, VisibleSuggestion]:
+    def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, ShownSuggestion]:
         """Return by item id the suggestion to show with each picked item.
 
         Items that are to be answered blind are left out. The caller leaves out control, audit and
@@ -127,7 +127,7 @@ class Suggestions:
         reports = self.recent_sources(view)
         accuracies = {report.name: report.accuracy for report in reports}
         return {
-            item: VisibleSuggestion(
+            item: ShownSuggestion(
                 source=suggestion.source,
                 label=suggestion.label,
                 probability=suggestion.probability,

@@ -14,8 +14,8 @@ from dataclasses import replace
 from fastapi import Request
 
 from teeter.campaigns import people as campaign_people
-from teeter.campaigns.people import PERMISSIONS, Person, role_allows
-from teeter.campaigns.records import Permission, Role
+from teeter.campaigns.people import PERMISSIONS, role_allows
+from teeter.campaigns.records import Permission, Person, Role
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.server.access import Session
 from teeter.server.access.login_config import normalize_name
@@ -61,12 +61,12 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
 
     if _has_server_role(request):
         role = _server_role(request)
-        return None if role is None else Person(name, role, "", has_token=False)
+        return None if role is None else Person(name, role)
 
     if people.list():
         return None
     # A campaign without members is open: anyone who reaches the server may do anything.
-    return Person(name, Role.OWNER, "", has_token=False)
+    return Person(name, Role.OWNER)
 
 
 def _find_account(people: list[Person], account: str) -> Person | None:

@@ -19,7 +19,6 @@ from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
-    ColumnFilter,
     ImportResult,
     ItemColumns,
     ItemDetails,
@@ -156,7 +155,7 @@ def show_items(
     # An unknown state, as of an old bookmark, shows all items.
     filter_by = ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL
     # A value without a column, or a column without a value, narrows nothing yet.
-    filters = (ColumnFilter(column, value),) if column and value else ()
+    filters = ((column, value),) if column and value else ()
     query = ItemQuery(
         search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
     )
@@ -205,9 +204,9 @@ def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
         fields["label"] = query.label
     if query.state is not ItemFilter.ALL:
         fields["state"] = query.state
-    for column_filter in query.columns:
-        fields["column"] = column_filter.column
-        fields["value"] = column_filter.value
+    for column, value in query.columns:
+        fields["column"] = column
+        fields["value"] = value
 
     fields[direction] = row_id
     return urlencode(fields)

@@ -15,7 +15,7 @@ from teeter.campaigns.records import (
     EncodingResult,
     ImportResult,
     ItemColumns,
-    ModelInfo,
+    ModelRound,
     QuestionsReady,
     SuspectLabel,
 )
@@ -64,7 +64,7 @@ class PickAhead(TaskRequest[None]):
 
 
 @dataclass(frozen=True)
-class TrainModel(TaskRequest[ModelInfo | None]):
+class TrainModel(TaskRequest[ModelRound | None]):
     """Train a model on all labels; None if fewer than two classes have labels."""
 
     campaign: str

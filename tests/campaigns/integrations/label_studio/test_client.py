@@ -12,20 +12,21 @@ from campaigns.fake_label_studio import (
     FakeLabelStudio,
 )
 from teeter.campaigns.integrations.label_studio.client import LabelStudioClient, normalize_url
-from teeter.campaigns.integrations.label_studio.payloads import NewProject
+from teeter.campaigns.integrations.label_studio.payloads import PROJECT_SETTINGS
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 Outcome = httpx2.Response | Exception
 
 SUCCESS = httpx2.Response(200, json={"id": 1, "email": "ann@example.com"})
 
-NEW_PROJECT = NewProject(
-    title="numbers",
-    description="",
-    label_config="<View/>",
-    expert_instruction="",
-    show_instruction=False,
-)
+NEW_PROJECT = {
+    "title": "numbers",
+    "description": "",
+    "label_config": "<View/>",
+    "expert_instruction": "",
+    "show_instruction": False,
+    **PROJECT_SETTINGS,
+}
 
 
 class ScriptedServer:

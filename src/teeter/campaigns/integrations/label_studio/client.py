@@ -22,7 +22,6 @@ from teeter.campaigns.integrations.label_studio.payloads import (
     FileUpload,
     ImportResponse,
     LabelStudioTask,
-    NewProject,
     NewTask,
     Project,
     User,
@@ -200,9 +199,9 @@ class LabelStudioClient:
                 return project.id
         return None
 
-    def create_project(self, project: NewProject) -> int:
+    def create_project(self, fields: Mapping[str, Any]) -> int:
         """Create a project and return its id."""
-        response = self._request("POST", "/api/projects/", json=project.to_json())
+        response = self._request("POST", "/api/projects/", json=dict(fields))
         return self._parse(Project, response).id
 
     def update_project(self, project_id: int, **values: str | bool) -> None:

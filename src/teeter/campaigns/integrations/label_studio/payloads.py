@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from xml.etree import ElementTree
@@ -142,29 +142,18 @@ class FileUpload(BaseModel):
     """Path below ``/data/``."""
 
 
-@dataclass(frozen=True)
-class NewProject:
-    """A project to create, with the settings on which a sync relies."""
-
-    title: str
-    description: str
-    label_config: str
-    expert_instruction: str
-    """The instructions, as HTML."""
-    show_instruction: bool
-    model_version: str = MODEL_VERSION
-    sampling: str = "Uncertainty sampling"
-    """Serve the task with the lowest prediction score first. The score is the rank of the pick."""
-    show_collab_predictions: bool = False
-    """Hide predictions: a guess would influence the annotators."""
-    skip_queue: str = "IGNORE_SKIPPED"
-    """Do not serve a skipped task again: the campaign decides when to ask about the item again."""
-    enable_empty_annotation: bool = False
-    maximum_annotations: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the body of the request that creates the project."""
-        return asdict(self)
+PROJECT_SETTINGS: Mapping[str, Any] = {
+    "model_version": MODEL_VERSION,
+    # Serve the task with the lowest prediction score first. The score is the rank of the pick.
+    "sampling": "Uncertainty sampling",
+    # Hide predictions: a guess would influence the annotators.
+    "show_collab_predictions": False,
+    # Do not serve a skipped task again: the campaign decides when to ask about the item again.
+    "skip_queue": "IGNORE_SKIPPED",
+    "enable_empty_annotation": False,
+    "maximum_annotations": 1,
+}
+"""The settings of a new project on which a sync relies."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +194,10 @@ class NewTask:
             }
             prediction["result"] = [choice]
             # Read back with the answer, which is stored with what the annotator saw.
-            data[SUGGESTION_FIELD] = asdict(self.suggestion)
+            data[SUGGESTION_FIELD] = {
+                "source": self.suggestion.source,
+                "label": self.suggestion.label,
+            }
 
         return {
             "data": data,

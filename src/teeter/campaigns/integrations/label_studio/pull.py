@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from teeter.base.wording import list_some, pluralize
 from teeter.campaigns.campaign import Campaign
@@ -29,13 +28,6 @@ LABEL_STUDIO_ANNOTATOR = "label-studio"
 e-mail addresses, and to this name only if there is no usable address."""
 
 _MAX_NAMED_CLASSES = 9
-
-
-class _Choice(NamedTuple):
-    """What an annotation says about its item."""
-
-    kind: AnswerKind
-    label: str | None
 
 
 @dataclass
@@ -140,14 +132,10 @@ def import_annotations(
             if members and annotator not in members:
                 summary.outside_annotators.add(annotator)
 
+            kind, label = choice
             # Two annotations that say the same are two answers: either may be deleted later.
             receipt = campaign.answer(
-                Answer(
-                    str(task.item_id),
-                    annotator,
-                    choice.kind,
-                    choice.label,
-                ),
+                Answer(str(task.item_id), annotator, kind, label),
                 asked_of=LABEL_STUDIO_ANNOTATOR,
                 at=format_time(annotation.changed_at),
                 shown=task.suggestion,
@@ -164,7 +152,7 @@ def import_annotations(
             )
             if previous is not None:
                 summary.corrected += 1
-            elif choice.kind is AnswerKind.SKIP:
+            elif kind is AnswerKind.SKIP:
                 summary.skips += 1
             else:
                 summary.labels += 1
@@ -176,19 +164,19 @@ def import_annotations(
 
 def _read_choice(
     annotation: Annotation, names: Mapping[str, str], summary: PullSummary
-) -> _Choice | None:
-    """Return what an annotation says, or count it as ignored and return None.
+) -> tuple[AnswerKind, str | None] | None:
+    """Return the kind and class that an annotation gives, or count it as ignored and return None.
 
     Args:
         names: The names of the classes by all names that they have or had.
         summary: Counts what is ignored.
     """
     if annotation.was_cancelled:
-        return _Choice(AnswerKind.SKIP, None)
+        return AnswerKind.SKIP, None
 
     label = chosen_class(annotation.result or [])
     if label is not None and label in names:
-        return _Choice(AnswerKind.LABEL, names[label])
+        return AnswerKind.LABEL, names[label]
 
     # An ignored annotation is read again by every sync, so it is enough to add the class later.
     if label is None:

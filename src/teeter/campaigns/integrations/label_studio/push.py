@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import quote
@@ -157,18 +156,6 @@ def split_by_size(entries: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T
         yield part
 
 
-@dataclass(frozen=True)
-class ScoredPick:
-    """A pick, and the score of the task that is created for it."""
-
-    pick: Pick
-    score: float
-    """Position among the open picks divided by their number.
-
-    Label Studio serves the lowest first.
-    """
-
-
 class TaskPusher:
     """Creates the tasks of a campaign in Label Studio."""
 
@@ -192,8 +179,11 @@ class TaskPusher:
         self.image_prefix = image_prefix
         self.suggestions = suggestions
 
-    def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
-        """Return the open picks that have no task to answer, best first."""
+    def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[tuple[Pick, float]]:
+        """Return the open picks that have no task to answer, best first, with their scores.
+
+        Label Studio serves the task with the lowest score first.
+        """
         with self.campaign.reading() as view:
             picks = view.picks.open_picks(LABEL_STUDIO_ANNOTATOR)
             imported = view.label_studio.imported_annotations(link)
@@ -209,7 +199,7 @@ class TaskPusher:
         unsent = []
         for position, pick in enumerate(picks, start=1):
             if pick.item not in waiting_items:
-                unsent.append(ScoredPick(pick, score=position / len(picks)))
+                unsent.append((pick, position / len(picks)))
         return unsent
 
     def push(self, link: ProjectLink, tasks: ProjectTasks) -> int:
@@ -242,25 +232,26 @@ class TaskPusher:
             self.client.update_project(project_id, show_collab_predictions=True)
         return len(new_tasks)
 
-    def _build_tasks(self, project_id: int, scored_picks: Sequence[ScoredPick]) -> list[NewTask]:
-        item_ids = [scored.pick.item for scored in scored_picks]
+    def _build_tasks(
+        self, project_id: int, scored_picks: Sequence[tuple[Pick, float]]
+    ) -> list[NewTask]:
+        picks = [pick for pick, _ in scored_picks]
+        item_ids = [pick.item for pick in picks]
         contents = self._task_contents(project_id, item_ids)
         missing_answers = self._count_missing_answers(item_ids)
-        suggestions = self._find_suggestions([scored.pick for scored in scored_picks])
+        suggestions = self._find_suggestions(picks)
 
-        new_tasks = []
-        for scored in scored_picks:
-            item_id = scored.pick.item
-            task = NewTask(
-                item_id=item_id,
-                content=contents[item_id],
-                rank=scored.pick.rank,
-                score=scored.score,
-                overlap=missing_answers[item_id],
-                suggestion=suggestions.get(item_id),
+        return [
+            NewTask(
+                item_id=pick.item,
+                content=contents[pick.item],
+                rank=pick.rank,
+                score=score,
+                overlap=missing_answers[pick.item],
+                suggestion=suggestions.get(pick.item),
             )
-            new_tasks.append(task)
-        return new_tasks
+            for pick, score in scored_picks
+        ]
 
     def _find_suggestions(self, picks: Sequence[Pick]) -> dict[str, ShownSuggestion]:
         """Return what to suggest about items by item id, except for those answered blind."""

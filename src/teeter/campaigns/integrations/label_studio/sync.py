@@ -23,7 +23,7 @@ from teeter.campaigns.integrations.label_studio.client import (
     ProjectTasks,
 )
 from teeter.campaigns.integrations.label_studio.payloads import (
-    NewProject,
+    PROJECT_SETTINGS,
     Project,
     add_missing_classes,
     build_label_config,
@@ -378,17 +378,17 @@ class LabelStudio:
         if project_id is None:
             name = self.campaign.name
             settings = self.campaign.settings
-            new_project = NewProject(
-                title=format_title(name),
-                description=(
+            fields = {
+                "title": format_title(name),
+                "description": (
                     f"Created by teeter for the campaign {name}. "
                     f"Do not remove [{link.marker}]: teeter recognises the project by it."
                 ),
-                label_config=build_label_config(settings, self.campaign.classes.names()),
-                expert_instruction=format_instructions(settings.instructions),
-                show_instruction=bool(settings.instructions),
-            )
-            project_id = self.client.create_project(new_project)
+                "label_config": build_label_config(settings, self.campaign.classes.names()),
+                "expert_instruction": format_instructions(settings.instructions),
+                "show_instruction": bool(settings.instructions),
+            }
+            project_id = self.client.create_project({**fields, **PROJECT_SETTINGS})
 
         link = save_project(
             self.campaign, link, self.client.url, project_id, was_created=was_created

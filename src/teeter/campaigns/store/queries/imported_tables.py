@@ -21,24 +21,13 @@ from teeter.campaigns.items.columns import (
     format_cell,
     merge_columns,
 )
-from teeter.campaigns.records import ColumnFilter, ColumnType, TableColumn
+from teeter.campaigns.records import ColumnType, TableColumn
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
 
 _ROWS_AT_ONCE = 500
 """Rows that are in memory at once. A cell may have megabytes."""
-
-
-@dataclass(frozen=True, eq=False)
-class NewRow:
-    """A row to store."""
-
-    item_id: str
-    """The id of the item that has its content."""
-    key: str
-    """The id that it came with."""
-    row: TableRow
 
 
 # Not frozen: an export makes one for every row, which would take four times as long.
@@ -60,17 +49,18 @@ class StoredRow:
 class ImportedTableQueries(Queries):
     """The tables that the items of a campaign came from, and their rows."""
 
-    def add(self, rows: Sequence[NewRow]) -> None:
+    def add(self, rows: Sequence[tuple[str, str, TableRow]]) -> None:
         """Store rows. A row that came before, with the same id and content, is replaced.
 
         So adding a file twice changes nothing, and adding it with more columns fills them in. Rows
         without ids of their own are distinguished by their order.
 
         Args:
-            rows: The rows, whose items are stored already.
+            rows: The id of the item, which is stored already, the id that the row came with, and
+                the row.
         """
         item_row_ids: dict[str, int] = {}
-        for item_ids in chunks(list(dict.fromkeys(row.item_id for row in rows))):
+        for item_ids in chunks(list(dict.fromkeys(item_id for item_id, _, _ in rows))):
             query = select(ITEMS.key, ITEMS.id).where(
                 ITEMS.campaign_id == self._campaign_id, ITEMS.key.in_(item_ids)
             )
@@ -79,21 +69,21 @@ class ImportedTableQueries(Queries):
         table_ids: dict[int, int] = {}
 
         new_values = []
-        for row in rows:
+        for item_id, key, row in rows:
             # Tables have no equality of their own: rows of one file share one object.
-            table_id = table_ids.get(id(row.row.table))
+            table_id = table_ids.get(id(row.table))
             if table_id is None:
-                table_id = self._find_or_add_table(row.row.table)
-                table_ids[id(row.row.table)] = table_id
+                table_id = self._find_or_add_table(row.table)
+                table_ids[id(row.table)] = table_id
 
-            item_row_id = item_row_ids[row.item_id]
+            item_row_id = item_row_ids[item_id]
             values = {
                 "table_id": table_id,
                 "item_id": item_row_id,
-                "key": row.key,
-                "cells": row.row.cells,
+                "key": key,
+                "cells": row.cells,
             }
-            previous = stored[item_row_id, row.key]
+            previous = stored[item_row_id, key]
             if previous:
                 is_row = IMPORTED_ROWS.id == previous.pop(0)
                 self._connection.execute(update(schema.imported_rows).where(is_row).values(values))
@@ -194,14 +184,16 @@ class ImportedTableQueries(Queries):
     def matching_items(
         self,
         item_row_ids: Sequence[int],
-        filters: Sequence[ColumnFilter],
+        filters: Sequence[tuple[str, str]],
     ) -> set[int]:
         """Return those of the items that have a row which all filters fit."""
         matches: set[int] = set()
         tables = self.tables()
         for row in self._rows_of(item_row_ids):
             values = _stored_row(row, tables[row.table_id]).values()
-            if all(_fits(values, column_filter) for column_filter in filters):
+            if all(
+                name in values and format_cell(values[name]) == value for name, value in filters
+            ):
                 matches.add(row.item_id)
         return matches
 
@@ -217,12 +209,6 @@ class ImportedTableQueries(Queries):
             .join(schema.items, ITEMS.id == IMPORTED_ROWS.item_id)
             .where(ITEMS.campaign_id == self._campaign_id)
         )
-
-
-def _fits(values: dict[str, Any], column_filter: ColumnFilter) -> bool:
-    if column_filter.column not in values:
-        return False
-    return format_cell(values[column_filter.column]) == column_filter.value
 
 
 def items_with_text(connection: Connection, text: str, *, ignore_case: bool) -> Select[Any]:

@@ -273,8 +273,8 @@ class ItemQueries(Queries):
         """
         require_valid_unicode(query.search, "search")
         require_valid_unicode(query.label or "", "class")
-        for column_filter in query.columns:
-            require_valid_unicode(column_filter.value, "value of a column")
+        for _, value in query.columns:
+            require_valid_unicode(value, "value of a column")
         conditions = self._conditions(query)
         statement = select(schema.items).where(self._in_campaign(), *conditions)
 
@@ -305,9 +305,9 @@ class ItemQueries(Queries):
             conditions.append(or_(in_content, in_id, in_columns))
 
         # Wider than the filter, too: the text may be in another column.
-        for column_filter in query.columns:
+        for _, value in query.columns:
             # Lists and objects are stored without the spaces that people see.
-            text = "" if column_filter.value[:1] in ("[", "{") else column_filter.value
+            text = "" if value[:1] in ("[", "{") else value
             rows = items_with_text(self._connection, text, ignore_case=False)
             conditions.append(ITEMS.id.in_(rows))
 

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
 from teeter.campaigns.items.item import require_valid_unicode
-from teeter.campaigns.records import Role
+from teeter.campaigns.records import Person, Role
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import PEOPLE
 
 
-@dataclass(frozen=True)
-class StoredPerson:
-    """A person as the database has them."""
-
-    row_id: int
-    name: str
-    role: Role
-    token_hash: str | None
-    """None: there is no token, or it was revoked."""
-    added: str
-    removed: str | None
-    """When the person was removed from the campaign; None for a member."""
-
-
 class PeopleQueries(Queries):
     """The people of a campaign, in the order in which they were added."""
 
-    def members(self) -> list[StoredPerson]:
+    def members(self) -> list[Person]:
         """Return all people who were not removed."""
         query = select(schema.people).where(
             PEOPLE.campaign_id == self._campaign_id, PEOPLE.removed.is_(None)
         )
         rows = self._connection.execute(query.order_by(PEOPLE.id))
-        return [_stored_person(row) for row in rows]
+        return [_person(row) for row in rows]
 
-    def find(self, name: str) -> StoredPerson | None:
+    def find(self, name: str) -> Person | None:
         """Return a person by name, removed or not; None if there never was one.
 
         Raises:
@@ -50,9 +35,9 @@ class PeopleQueries(Queries):
             PEOPLE.campaign_id == self._campaign_id, PEOPLE.name == name
         )
         row = self._connection.execute(query).first()
-        return None if row is None else _stored_person(row)
+        return None if row is None else _person(row)
 
-    def find_by_token_hash(self, token_hash: str) -> StoredPerson | None:
+    def find_by_token_hash(self, token_hash: str) -> Person | None:
         """Return the member who has a token, or None."""
         query = select(schema.people).where(
             PEOPLE.campaign_id == self._campaign_id,
@@ -60,7 +45,7 @@ class PeopleQueries(Queries):
             PEOPLE.removed.is_(None),
         )
         row = self._connection.execute(query).first()
-        return None if row is None else _stored_person(row)
+        return None if row is None else _person(row)
 
     def add(self, name: str, role: Role, token_hash: str | None) -> None:
         """Store a person, or a removed one again. The caller checks that the name is free."""
@@ -107,12 +92,5 @@ class PeopleQueries(Queries):
         self._connection.execute(statement)
 
 
-def _stored_person(row: Row[Any]) -> StoredPerson:
-    return StoredPerson(
-        row.id,
-        row.name,
-        Role(row.role),
-        row.token,
-        row.added,
-        row.removed,
-    )
+def _person(row: Row[Any]) -> Person:
+    return Person(row.name, Role(row.role), row.added, row.token, row.removed, row.id)

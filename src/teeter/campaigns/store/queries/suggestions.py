@@ -15,7 +15,14 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.records import ModelUsage, PickArm, PickState, ShownSuggestion, SourceKind
+from teeter.campaigns.records import (
+    ModelReply,
+    ModelUsage,
+    PickArm,
+    PickState,
+    ShownSuggestion,
+    SourceKind,
+)
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.queries.items import StoredItem
@@ -62,19 +69,6 @@ class Suggestion:
     """The probability that the source gives the class, if it gives one."""
     source: str = ""
     """The name of the source, where it does not follow from the context."""
-
-
-@dataclass(frozen=True)
-class ModelReply:
-    """What a language model replied about a text, and what it cost."""
-
-    digest: str
-    """Of the model, the prompt and the text."""
-    label: str | None
-    """The class; None if the reply named no class."""
-    input_tokens: int
-    output_tokens: int
-    cost: float
 
 
 class SuggestionQueries(Queries):
@@ -387,10 +381,14 @@ class SuggestionQueries(Queries):
                 replies[row.digest] = row.name
         return replies
 
-    def add_reply(self, source: Source, reply: ModelReply) -> None:
-        """Store a reply, so that the same text is never paid for twice."""
+    def add_reply(self, source: Source, digest: str, reply: ModelReply, cost: float) -> None:
+        """Store a reply, so that the same text is never paid for twice.
+
+        Args:
+            digest: of the model, the prompt and the text.
+            cost: what it cost.
+        """
         in_campaign = select(MODEL_REPLIES.id).where(MODEL_REPLIES.campaign_id == self._campaign_id)
-        digest = reply.digest
         # Two processes may have asked about the same text at the same time. Both replies cost.
         if count_rows(self._connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
             same_text = in_campaign.where(MODEL_REPLIES.digest.startswith(digest))
@@ -406,7 +404,7 @@ class SuggestionQueries(Queries):
             "class_id": class_id,
             "input_tokens": reply.input_tokens,
             "output_tokens": reply.output_tokens,
-            "cost": reply.cost,
+            "cost": cost,
             "at": self._transaction.now(),
         }
         self._connection.execute(insert(schema.model_replies).values(values))

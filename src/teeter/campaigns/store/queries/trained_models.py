@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Row, Select, func, insert, select, update
 
 from teeter.campaigns.records import Certificate
 from teeter.campaigns.store import schema
@@ -16,44 +16,34 @@ from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
 
 
 @dataclass(frozen=True)
-class ModelSummary:
-    """What is known of a trained model."""
+class StoredModel:
+    """A trained model."""
 
     version: int
     trained: str
     """When it was trained."""
     facts: dict[str, Any]
     """Its training data and how well it does; ``answers`` is how many were given until then."""
-
-
-@dataclass(frozen=True)
-class StoredModel:
-    """A trained model with its weights."""
-
-    version: int
-    trained: str
-    facts: dict[str, Any]
-    weights: bytes
-    """A safetensors file."""
+    weights: bytes = b""
+    """A safetensors file; empty where only its facts were asked for."""
 
 
 class ModelQueries(Queries):
     """The models of a campaign, by versions that count up from 1."""
 
-    def add(self, weights: bytes, facts: Mapping[str, Any]) -> int:
-        """Store a model and return its version."""
+    def add(self, weights: bytes, facts: Mapping[str, Any]) -> StoredModel:
+        """Store a model and return it."""
         # Only one transaction writes at a time, so no other model can get the same version.
         version = self.newest_version() + 1
-        values = {
+        values: dict[str, Any] = {
             "campaign_id": self._campaign_id,
             "version": version,
             "trained": self._transaction.now(),
             "weights": weights,
             "facts": json.dumps(dict(facts)),
         }
-        statement = insert(schema.models).values(values)
-        self._connection.execute(statement)
-        return version
+        self._connection.execute(insert(schema.models).values(values))
+        return StoredModel(version, values["trained"], json.loads(values["facts"]), weights)
 
     def newest(self) -> StoredModel | None:
         """Return the newest model, or None before the first."""
@@ -61,24 +51,16 @@ class ModelQueries(Queries):
 
     def get(self, version: int) -> StoredModel | None:
         """Return a model by its version, or None if there is no such model."""
-        query = select(schema.models).where(
+        query = select(*_FACTS, MODELS.weights).where(
             MODELS.campaign_id == self._campaign_id, MODELS.version == version
         )
         row = self._connection.execute(query).first()
+        return None if row is None else _model(row)
 
-        if row is None:
-            return None
-        return StoredModel(
-            row.version,
-            row.trained,
-            json.loads(row.facts),
-            row.weights,
-        )
-
-    def newest_summary(self) -> ModelSummary | None:
+    def newest_summary(self) -> StoredModel | None:
         """Return what is known of the newest model, or None. Does not read its weights."""
-        summaries = self.summaries(newest=1)
-        return summaries[0] if summaries else None
+        models = self.summaries(newest=1)
+        return models[0] if models else None
 
     def newest_version(self) -> int:
         """Return the version of the newest model; 0 before there is one."""
@@ -95,46 +77,24 @@ class ModelQueries(Queries):
         )
         return list(self._connection.scalars(query))
 
-    def summaries(self, *, newest: int | None = None) -> list[ModelSummary]:
-        """Return what is known of all models, or of the ``newest`` ones, oldest first."""
+    def summaries(self, *, newest: int | None = None) -> list[StoredModel]:
+        """Return all models, or the ``newest`` ones, oldest first. Does not read their weights."""
         query = (
-            select(MODELS.version, MODELS.trained, MODELS.facts)
+            select(*_FACTS)
             .where(MODELS.campaign_id == self._campaign_id)
             .order_by(MODELS.version.desc())
             .limit(newest)
         )
         # Selected newest first for the limit, returned oldest first.
-        rows = self._connection.execute(query).all()
-        return [
-            ModelSummary(
-                row.version,
-                row.trained,
-                json.loads(row.facts),
-            )
-            for row in reversed(rows)
-        ]
+        return [_model(row) for row in reversed(self._connection.execute(query).all())]
 
 
-@dataclass(frozen=True)
-class StoredFinish:
-    """A frozen model with the items that no person had labelled then."""
+_FACTS = (MODELS.version, MODELS.trained, MODELS.facts)
 
-    row_id: int
-    number: int
-    """The attempt, from 1."""
-    started: str
-    started_by: str
-    model_version: int
-    checksum: str
-    """Of the model."""
-    terms: dict[str, Any]
-    """What is promised, and the steps that are tested."""
-    items: list[str]
-    """The item ids in the order in which they are drawn."""
-    frozen: bytes
-    """What the model says of them, a safetensors file."""
-    asked_draws: int
-    """So many draws are asked before the strategy picks again."""
+
+def _model(row: Any) -> StoredModel:
+    version, trained, facts, *weights = row
+    return StoredModel(version, trained, json.loads(facts), *weights)
 
 
 class FinishQueries(Queries):
@@ -176,39 +136,17 @@ class FinishQueries(Queries):
         query = select(func.count()).where(FINISHES.campaign_id == self._campaign_id)
         return int(self._connection.scalar(query) or 0)
 
-    def newest(self) -> StoredFinish | None:
-        """Return the newest attempt, or None before the first."""
-        query = (
-            select(schema.finishes)
-            .where(FINISHES.campaign_id == self._campaign_id)
-            .order_by(FINISHES.number.desc())
-            .limit(1)
-        )
-        row = self._connection.execute(query).first()
-        if row is None:
-            return None
+    def newest(self) -> Row[Any] | None:
+        """Return the newest attempt as it is stored, or None before the first."""
+        return self._connection.execute(self._newest(schema.finishes)).first()
 
-        return StoredFinish(
-            row_id=row.id,
-            number=row.number,
-            started=row.started,
-            started_by=row.started_by,
-            model_version=row.model_version,
-            checksum=row.checksum,
-            terms=json.loads(row.terms),
-            items=json.loads(row.item_ids),
-            frozen=row.frozen,
-            asked_draws=row.asked_draws,
-        )
+    def _newest(self, *columns: Any) -> Select[Any]:
+        in_campaign = FINISHES.campaign_id == self._campaign_id
+        return select(*columns).where(in_campaign).order_by(FINISHES.number.desc()).limit(1)
 
     def drawn_items(self) -> list[str]:
         """Return the items whose turn it is to be asked, in the order of the draws."""
-        query = (
-            select(FINISHES.item_ids, FINISHES.asked_draws)
-            .where(FINISHES.campaign_id == self._campaign_id)
-            .order_by(FINISHES.number.desc())
-            .limit(1)
-        )
+        query = self._newest(FINISHES.item_ids, FINISHES.asked_draws)
         row = self._connection.execute(query).first()
 
         # Most campaigns have none, and the list of items may be long.
@@ -229,19 +167,19 @@ class FinishQueries(Queries):
         detail = {"number": number, "draws": count}
         self._transaction.history.append(who, "finish draws", None, detail)
 
-    def add_certificate(
-        self,
-        finish: StoredFinish,
-        content: Mapping[str, Any],
-        who: str,
-    ) -> Certificate:
-        """Store a certificate, whose content has its id and the time when it was issued."""
+    def add_certificate(self, content: Mapping[str, Any], who: str) -> Certificate:
+        """Store a certificate of the newest attempt.
+
+        Its content has its id and the time when it was issued.
+        """
+        newest = self._newest(FINISHES.id, FINISHES.number)
+        finish = self._connection.execute(newest).one()
         code = str(content["id"])
         issued = str(content["issued"])
 
         values = {
             "campaign_id": self._campaign_id,
-            "finish_id": finish.row_id,
+            "finish_id": finish.id,
             "code": code,
             "issued": issued,
             "content": json.dumps(dict(content)),
@@ -267,7 +205,5 @@ class FinishQueries(Queries):
 
     def certificate(self, code: str) -> Certificate | None:
         """Return a certificate by its code, or None."""
-        for certificate in self.certificates():
-            if certificate.id == code:
-                return certificate
-        return None
+        certificates = {certificate.id: certificate for certificate in self.certificates()}
+        return certificates.get(code)
