@@ -21,9 +21,10 @@ def test_a_csv_file_keeps_its_cells(tmp_path: Path) -> None:
     with source.open("w", newline="") as file:
         csv.writer(file, delimiter=";").writerows([["id", "text", "price", "note"], *rows])
 
-    result = label_file(text_classifier(), source, tmp_path / "out.csv")
+    predictions = label_file(text_classifier(), source, tmp_path / "out.csv")
 
-    assert (result.labelled, result.problems) == (4, ())
+    assert [prediction.label for prediction in predictions] == EXPECTED
+    assert {prediction.problem for prediction in predictions} == {None}
     with (tmp_path / "out.csv").open(newline="") as file:
         written = list(csv.reader(file))
     assert written[0] == ["id", "text", "price", "note", "predicted", "probability", "model"]

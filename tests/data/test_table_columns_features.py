@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.data.table_columns import TableFeatures, encode_table, parse_numbers
+from teeter.data.table_columns import encode_table, parse_numbers
 from teeter.data.table_files import Table
 
 CELLS = st.one_of(
@@ -25,12 +25,14 @@ def texts(*values: str) -> npt.NDArray[np.object_]:
     return np.array(values, dtype=object)
 
 
-def encode_columns(**columns: npt.NDArray[np.generic]) -> TableFeatures:
+def encode_columns(
+    **columns: npt.NDArray[np.generic],
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
     return encode_table(Table(Path("pool.csv"), columns))
 
 
 def features(*values: str) -> npt.NDArray[np.float32]:
-    return encode_columns(column=texts(*values)).features
+    return encode_columns(column=texts(*values))[0]
 
 
 def test_numbers_have_mean_0_and_standard_deviation_1() -> None:
@@ -85,27 +87,27 @@ def test_free_text_is_left_out_by_name() -> None:
     size = texts(*(str(k) for k in range(120)))
     comment = texts(*(f"comment {k % 70}" for k in range(120)))
     code = texts(*(f"k{k % 55}" for k in range(120)))
-    encoding = encode_columns(size=size, comment=comment, code=code)
-    assert encoding.notes == ("Left out because they hold free text: comment.",)
-    assert encoding.features.shape == (120, 51)
+    features, notes = encode_columns(size=size, comment=comment, code=code)
+    assert notes == ("Left out because they hold free text: comment.",)
+    assert features.shape == (120, 51)
 
 
 def test_texts_that_all_differ_are_free_text_however_few() -> None:
-    assert encode_columns(size=texts("1", "2", "4"), title=texts("a", "b", "c")).notes == (
+    assert encode_columns(size=texts("1", "2", "4"), title=texts("a", "b", "c"))[1] == (
         "Left out because they hold free text: title.",
     )
 
 
 def test_columns_left_out_and_nested_columns() -> None:
     table = Table(Path("p"), {"a": texts("1", "2"), "b": texts("1", "2")}, nested=("tags", "label"))
-    encoding = encode_table(table, leave_out={"b", "label"})
-    assert encoding.features.shape == (2, 1)
-    assert encoding.notes == ("Left out because they hold nested values: tags.",)
+    features, notes = encode_table(table, leave_out={"b", "label"})
+    assert features.shape == (2, 1)
+    assert notes == ("Left out because they hold nested values: tags.",)
 
 
 def test_a_column_of_lists_gives_a_feature_for_each_place() -> None:
     vectors = np.array([[1, 5, 0], [3, 5, np.nan], [5, 5, 2]], dtype=np.float32)
-    block = encode_columns(vectors=vectors).features
+    block = encode_columns(vectors=vectors)[0]
     assert block.dtype == np.float32
     assert np.allclose(block[:, 0], [-1.2247449, 0, 1.2247449])
     assert block.shape == (3, 3)
@@ -115,9 +117,7 @@ def test_a_column_of_lists_gives_a_feature_for_each_place() -> None:
 @given(st.lists(st.tuples(CELLS, CELLS, st.floats()), min_size=1, max_size=80))
 def test_features_are_always_finite_and_vary(rows: list[tuple[str, str, float]]) -> None:
     first, second, third = zip(*rows, strict=True)
-    block = encode_columns(
-        first=texts(*first), second=texts(*second), third=np.array(third)
-    ).features
+    block, _ = encode_columns(first=texts(*first), second=texts(*second), third=np.array(third))
     assert block.dtype == np.float32
     assert np.isfinite(block).all()
     assert (block.max(axis=0) > block.min(axis=0)).all()

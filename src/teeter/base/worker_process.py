@@ -8,8 +8,8 @@ caller's decision.
 
     parent                                      worker
     run(request) ---- request ----------------> handler(request, report)
-                 <--- _Report(content) --------   report(content), any number of times
-                 <--- _Result | _Failure ------   return, or raise
+                 <--- _Reply, not final -------   report(content), any number of times
+                 <--- _Reply, final -----------   return, or raise
 """
 
 from __future__ import annotations
@@ -46,19 +46,13 @@ class WorkerDiedError(Exception):
 
 
 @dataclass(frozen=True)
-class _Report:
-    content: Any
-
-
-@dataclass(frozen=True)
-class _Result:
-    content: Any
-
-
-@dataclass(frozen=True)
-class _Failure:
-    error: Exception
-    remote_traceback: str
+class _Reply:
+    content: Any = None
+    """A report, or the result if it is final."""
+    is_final: bool = True
+    error: Exception | None = None
+    """What the handler raised instead of returning a result."""
+    remote_traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,7 @@ class WorkerProcess:
             self._kill()
             raise
 
-        if isinstance(reply, _Failure):
+        if reply.error is not None:
             raise reply.error from _RemoteTraceback(reply.remote_traceback)
         return reply.content
 
@@ -195,9 +189,7 @@ class WorkerProcess:
             self._newest.process.kill()
             self._newest.process.join(_JOIN_SECONDS)
 
-    def _exchange(
-        self, worker: _StartedProcess, request: Any, on_report: Report
-    ) -> _Result | _Failure:
+    def _exchange(self, worker: _StartedProcess, request: Any, on_report: Report) -> _Reply:
         """Send a request, pass reports on, and return the final reply."""
         try:
             worker.connection.send(request)
@@ -205,24 +197,19 @@ class WorkerProcess:
             raise WorkerDiedError(f"{self._name} ended before it received a request.") from error
 
         while True:
-            reply = self._receive(worker)
-            if not isinstance(reply, _Report):
+            try:
+                # Watch the process as well as the pipe: a process that the worker started may
+                # outlive it and hold the pipe open.
+                wait([worker.connection, worker.process.sentinel])
+                if not worker.connection.poll() and not worker.process.is_alive():
+                    raise EOFError
+                reply: _Reply = worker.connection.recv()
+            except (EOFError, ConnectionError) as error:
+                raise WorkerDiedError(f"{self._name} ended while it was working.") from error
+
+            if reply.is_final:
                 return reply
             on_report(reply.content)
-
-    def _receive(self, worker: _StartedProcess) -> _Report | _Result | _Failure:
-        try:
-            # Watch the process as well as the pipe: a process that the worker started may outlive
-            # it and hold the pipe open.
-            wait([worker.connection, worker.process.sentinel])
-            if not worker.connection.poll() and not worker.process.is_alive():
-                raise EOFError
-
-            reply: _Report | _Result | _Failure = worker.connection.recv()
-            return reply
-
-        except (EOFError, ConnectionError) as error:
-            raise WorkerDiedError(f"{self._name} ended while it was working.") from error
 
 
 def _handle_requests(
@@ -244,7 +231,12 @@ def _handle_requests(
         except (EOFError, OSError):
             return
 
-        reply = _handle(handler, request, connection)
+        try:
+            result = handler(request, lambda content: connection.send(_Reply(content, False)))
+            reply = _Reply(result)
+        except Exception as error:
+            reply = _describe_failure(error)
+
         try:
             connection.send(reply)
         except ConnectionError:
@@ -254,14 +246,7 @@ def _handle_requests(
             connection.send(_describe_failure(error))
 
 
-def _handle(handler: Handler, request: Any, connection: Connection) -> _Result | _Failure:
-    try:
-        return _Result(handler(request, lambda content: connection.send(_Report(content))))
-    except Exception as error:
-        return _describe_failure(error)
-
-
-def _describe_failure(error: Exception) -> _Failure:
+def _describe_failure(error: Exception) -> _Reply:
     """Return an error and its traceback as they can be sent to the parent."""
     text = "".join(traceback.format_exception(error))
 
@@ -270,9 +255,9 @@ def _describe_failure(error: Exception) -> _Failure:
         # constructor.
         ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:
-        return _Failure(RuntimeError(f"{type(error).__name__}: {error}"), text)
+        error = RuntimeError(f"{type(error).__name__}: {error}")
 
-    return _Failure(error, text)
+    return _Reply(error=error, remote_traceback=text)
 
 
 def _exit_with_parent() -> None:

@@ -10,7 +10,6 @@ import csv
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +36,6 @@ PROBABILITY_DIGITS = 6
 """Decimal places of a probability in CSV and JSONL files."""
 
 
-@dataclass(frozen=True)
-class LabelledFile:
-    """What came of labelling a file."""
-
-    path: Path
-    """The file that was written."""
-    labelled: int
-    """Number of rows with a class."""
-    problems: tuple[str, ...]
-    """A sentence for each row that could not be read."""
-
-
 def label_file(
     classifier: Classifier,
     source: str | Path,
@@ -57,7 +44,7 @@ def label_file(
     text: str | None = None,
     spreadsheet: bool = False,
     progress: ProgressReport | None = None,
-) -> LabelledFile:
+) -> list[Prediction]:
     """Label what a file or a folder contains, and write a file with the classes added.
 
     Args:
@@ -69,6 +56,9 @@ def label_file(
         spreadsheet: put an apostrophe before texts in a .csv file that a spreadsheet program would
             run as formulas. Without it, every value is unchanged.
         progress: called with the number of labelled rows and the number of all rows.
+
+    Returns:
+        The prediction of each row.
 
     Raises:
         FileError: the source cannot be read, or the target exists or cannot be written.
@@ -101,9 +91,7 @@ def label_file(
     predictions = classifier.label(contents, progress)
     with write_errors(target):
         table.write(target, predictions, classifier.info.model, spreadsheet=spreadsheet)
-
-    problems = [prediction.problem for prediction in predictions if prediction.problem is not None]
-    return LabelledFile(target, len(predictions) - len(problems), tuple(problems))
+    return predictions
 
 
 def _require_kind(classifier: Classifier, source: Path) -> None:

@@ -197,12 +197,14 @@ def predict(
     from teeter.classifier import label_file
 
     with progress("Labelling") as update:
-        result = label_file(
+        predictions = label_file(
             classifier, file, out, text=text, spreadsheet=spreadsheet, progress=update
         )
 
     info = classifier.info
-    typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
+    problems = [prediction.problem for prediction in predictions if prediction.problem is not None]
+    labelled = pluralize(len(predictions) - len(problems), "prediction")
+    typer.echo(f"Wrote {labelled} of model {info.model} to {out}.")
     report_left_out_files(file)
     if info.accuracy is not None:
         share, low, high = info.accuracy
@@ -211,9 +213,9 @@ def predict(
             f"between {low:.0%} and {high:.0%} with 95% confidence. It may be different on other "
             f"kinds of data."
         )
-    if result.problems:
-        rows = pluralize(len(result.problems), "row")
-        echo_wrapped(f"{rows} could not be read: {list_some(result.problems, _NAMED_PROBLEMS)}")
+    if problems:
+        rows = pluralize(len(problems), "row")
+        echo_wrapped(f"{rows} could not be read: {list_some(problems, _NAMED_PROBLEMS)}")
 
 
 def _load_classifier(source: str, *, allow_encoder: bool) -> Classifier:

@@ -15,7 +15,7 @@ from teeter.base.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.data.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
     from teeter.data.shards import Shard, Shards, open_shards
-    from teeter.data.table_columns import Labels, TableFeatures, encode_table, read_labels
+    from teeter.data.table_columns import Labels, encode_table, read_labels
     from teeter.data.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Shard",
     "Shards",
     "Table",
-    "TableFeatures",
     "encode_table",
     "is_missing",
     "open_shards",
@@ -42,7 +41,7 @@ __getattr__, __dir__ = import_lazily(
     {
         "array_files": ["Head", "PoolFile", "pool_from_table", "read_head", "read_pool"],
         "shards": ["Shard", "Shards", "open_shards"],
-        "table_columns": ["Labels", "TableFeatures", "encode_table", "read_labels"],
+        "table_columns": ["Labels", "encode_table", "read_labels"],
         "table_files": ["TABLE_SUFFIXES", "Table", "is_missing", "read_table"],
     },
 )

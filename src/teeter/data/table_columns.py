@@ -30,17 +30,9 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 Features: TypeAlias = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class TableFeatures:
-    """The features of a table's rows."""
-
-    features: Features
-    """(N, K) finite numbers."""
-    notes: tuple[str, ...]
-    """Sentences about the columns that were left out."""
-
-
-def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatures:
+def encode_table(
+    table: Table, *, leave_out: Collection[str] = ()
+) -> tuple[Features, tuple[str, ...]]:
     """Turn a table into features.
 
     Numbers and dates are scaled to mean 0 and standard deviation 1. A missing number is replaced by
@@ -52,12 +44,13 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
         leave_out: the names of columns to ignore, such as ids and labels.
 
     Returns:
-        (N, K) features and notes on the columns that were left out.
+        (N, K) finite features, and sentences about the columns that were left out.
 
     Example:
         >>> from pathlib import Path
         >>> colours = np.array(["red", "blue", "red"], dtype=object)
-        >>> encode_table(Table(Path("pool.csv"), {"colour": colours})).features.tolist()
+        >>> features, _ = encode_table(Table(Path("pool.csv"), {"colour": colours}))
+        >>> features.tolist()
         [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
     # An empty block, so that a table without features still gives (N, 0).
@@ -80,7 +73,7 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
     if nested:
         notes.append(f"Left out because they hold nested values: {', '.join(nested)}.")
 
-    return TableFeatures(np.hstack(blocks), tuple(notes))
+    return np.hstack(blocks), tuple(notes)
 
 
 def parse_numbers(column: Column) -> Numbers | None:

@@ -255,15 +255,14 @@ def _candidates_from_table(
 
     labels = _read_known_labels(request, table)
     not_features = {name for name in (request.labels, id_column) if name is not None}
-    encoded = encode_table(table, leave_out=not_features)
-    features = encoded.features
+    features, notes = encode_table(table, leave_out=not_features)
 
     if features.shape[1] == 0:
         if strategy.needs:
-            notes = "".join(f" {note}" for note in encoded.notes)
+            reasons = "".join(f" {note}" for note in notes)
             raise InputError(
                 f"No column of {table.path} can be used as a feature: add numbers, categories or "
-                f"dates that vary, or turn texts into arrays of features first.{notes}"
+                f"dates that vary, or turn texts into arrays of features first.{reasons}"
             )
         # Outputs needs some array to count rows; the strategy does not look at it.
         features = np.zeros((len(table), 1), dtype=np.float32)
@@ -294,7 +293,7 @@ def _candidates_from_table(
         classes=labels.classes or None,
         labelled=labelled,
         labels=codes,
-        notes=(*labels.notes, *encoded.notes),
+        notes=(*labels.notes, *notes),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,41 +29,12 @@ from teeter.models.outputs import Outputs
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator
 
+Rows = TypeVar("Rows", Tensor, npt.NDArray[Any])
+"""Rows as they were given: a tensor or a NumPy array."""
 
-@overload
+
 def ldm(
-    features: Tensor,
-    weight: Array,
-    bias: Array | None = ...,
-    *,
-    reference: Array | None = ...,
-    method: Literal["rays", "gaussian"] = ...,
-    rays: int | None = ...,
-    subspace: int | None = ...,
-    sigmas: Sequence[float] | None = ...,
-    patience: int = ...,
-    sigma_max: float | None = ...,
-    seed: int = ...,
-    device: torch.device | str | None = ...,
-) -> Tensor: ...
-@overload
-def ldm(
-    features: npt.NDArray[Any],
-    weight: Array,
-    bias: Array | None = ...,
-    *,
-    reference: Array | None = ...,
-    method: Literal["rays", "gaussian"] = ...,
-    rays: int | None = ...,
-    subspace: int | None = ...,
-    sigmas: Sequence[float] | None = ...,
-    patience: int = ...,
-    sigma_max: float | None = ...,
-    seed: int = ...,
-    device: torch.device | str | None = ...,
-) -> npt.NDArray[np.floating[Any]]: ...
-def ldm(
-    features: Array,
+    features: Rows,
     weight: Array,
     bias: Array | None = None,
     *,
@@ -76,7 +47,7 @@ def ldm(
     sigma_max: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-) -> Array:
+) -> Rows:
     """Estimate the least disagree metric (LDM) of each row.
 
     The LDM of a row is the smallest share of rows whose predicted label changes together with its

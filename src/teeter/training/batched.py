@@ -86,9 +86,8 @@ State
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -131,20 +130,6 @@ _MEMORY_LIMIT = {
 A constant, so that grouping does not depend on the memory that is free at run time."""
 
 
-@dataclass(frozen=True)
-class _GroupKey:
-    """What the jobs of a group have in common."""
-
-    architecture: str
-    """The text of the network, which names every layer with its sizes."""
-    dtype: torch.dtype
-    device: torch.device
-    row_count: int
-    validation_inputs: int | None
-    """The identity of the validation rows: all models of a learner share theirs, and comparing
-    contents would take longer than it gains."""
-
-
 def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]]:
     """Decide which jobs are trained together.
 
@@ -152,7 +137,7 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
         Groups of jobs for ``fit_batched``, and the jobs that must be trained alone, each in the
         order given.
     """
-    jobs_by_key: dict[_GroupKey, list[FitJob]] = {}
+    jobs_by_key: dict[tuple[Hashable, ...], list[FitJob]] = {}
     single_jobs = []
     for job in jobs:
         is_network = isinstance(job.model, nn.Module) and can_batch([job.model])
@@ -168,19 +153,19 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
     return groups, single_jobs
 
 
-def _group_key(job: FitJob) -> _GroupKey:
+def _group_key(job: FitJob) -> tuple[Hashable, ...]:
+    """Return what the jobs of a group have in common."""
     parameter = next(job.model.parameters())
+    # The identity of the validation rows: all models of a learner share theirs, and comparing
+    # contents would take longer than it gains.
     validation_inputs = None
     if job.validation is not None:
         validation_inputs = id(job.validation[0])
 
-    return _GroupKey(
-        architecture=str(job.model),
-        dtype=parameter.dtype,
-        device=parameter.device,
-        row_count=len(job.labels),
-        validation_inputs=validation_inputs,
-    )
+    # The text of a network names every layer with its sizes.
+    architecture = str(job.model)
+    n_rows = len(job.labels)
+    return architecture, parameter.dtype, parameter.device, n_rows, validation_inputs
 
 
 def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:

@@ -31,7 +31,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -67,14 +67,9 @@ class _Stage:
     """Whether a max pool of 2 x 2 follows."""
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The stages of a chain."""
-
-    convolutions: list[_Stage]
-    linears: list[_Stage]
-    map_shape: tuple[int, int, int]
-    """Channels, height and width of what is flattened."""
+_Plan: TypeAlias = tuple[list[_Stage], list[_Stage], tuple[int, int, int]]
+"""The convolutions of a chain, its linear layers, and the channels, height and width of what is
+flattened."""
 
 
 @dataclass
@@ -168,7 +163,7 @@ def _make_plan(network: nn.Sequential, row_shape: Sequence[int]) -> _Plan | None
         position += 1
         if position == len(layers):
             linears.append(_Stage(name))
-            return _Plan(convolutions, linears, shape)
+            return convolutions, linears, shape
 
         if not _is_layer(layers, position, nn.ReLU):
             return None
@@ -242,7 +237,7 @@ class FusedNetworks:
         self.networks = list(networks)
         self.config = config
         self.dtype = dtype
-        self._plan = plan
+        self._convolutions, self._linears, self._map_shape = plan
         self._parameters: dict[str, _Parameter] = {}
         for name, _ in networks[0].named_parameters():
             values = [dict(network.named_parameters())[name].detach() for network in networks]
@@ -257,7 +252,7 @@ class FusedNetworks:
 
     def _add_parameter(self, name: str, values: Tensor) -> None:
         packed = self._to_kernel_layout(name, values).contiguous()
-        needs_copy = name.endswith("weight") and name != f"{self._plan.linears[-1].name}.weight"
+        needs_copy = name.endswith("weight") and name != f"{self._linears[-1].name}.weight"
         copy = None
         if needs_copy:
             copy = packed.to(self.dtype, copy=True)
@@ -268,7 +263,7 @@ class FusedNetworks:
 
     def _to_kernel_layout(self, name: str, values: Tensor) -> Tensor:
         """Return a parameter as the kernels read it."""
-        if name == f"{self._plan.convolutions[0].name}.weight":
+        if name == f"{self._convolutions[0].name}.weight":
             from teeter.bench.fused_networks.convolutions import patch_width
 
             M, C_out, C_in, K, _ = values.shape
@@ -278,23 +273,23 @@ class FusedNetworks:
             return padded[:, None, None]
         if values.ndim == 5:
             return values.permute(0, 3, 4, 2, 1)
-        if name == f"{self._plan.linears[0].name}.weight":
+        if name == f"{self._linears[0].name}.weight":
             # (M, D, channels, height, width)
-            by_map: Tensor = values.unflatten(2, self._plan.map_shape)
+            by_map: Tensor = values.unflatten(2, self._map_shape)
             return by_map.permute(0, 1, 3, 4, 2).flatten(2)
         return values
 
     def _to_torch_layout(self, name: str, values: Tensor) -> Tensor:
         """Undo ``_to_kernel_layout``."""
-        if name == f"{self._plan.convolutions[0].name}.weight":
+        if name == f"{self._convolutions[0].name}.weight":
             M = len(values)
             C_out, C_in, K, _ = dict(self.networks[0].named_parameters())[name].shape
             rows = values[:, 0, 0, : K * K * C_in]
             return rows.reshape(M, K, K, C_in, C_out).permute(0, 4, 3, 1, 2)
         if values.ndim == 5:
             return values.permute(0, 4, 3, 1, 2)
-        if name == f"{self._plan.linears[0].name}.weight":
-            channels, height, width = self._plan.map_shape
+        if name == f"{self._linears[0].name}.weight":
+            channels, height, width = self._map_shape
             by_map: Tensor = values.unflatten(2, (height, width, channels))
             return by_map.permute(0, 1, 4, 2, 3).flatten(2)
         return values
@@ -330,7 +325,7 @@ class FusedNetworks:
         """
         from teeter.bench.fused_networks import convolutions as fused
 
-        first = self._plan.convolutions[0]
+        first = self._convolutions[0]
         patches = fused.extract_patches(
             inputs, rows, kernel=first.kernel, padding=first.padding, dtype=self.dtype
         )
@@ -354,7 +349,7 @@ class FusedNetworks:
         """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
         from teeter.bench.fused_networks import convolutions as fused
 
-        first = self._plan.convolutions[0]
+        first = self._convolutions[0]
         positions = torch.arange(len(rows), device=rows.device)[None]
         patches = fused.extract_patches(
             rows[None], positions, kernel=first.kernel, padding=first.padding, dtype=self.dtype
@@ -374,7 +369,7 @@ class FusedNetworks:
 
         maps = [patches]
         codes: list[Tensor | None] = []
-        for number, stage in enumerate(self._plan.convolutions):
+        for number, stage in enumerate(self._convolutions):
             weight = self._copy_of(stage)
             bias = self._values_of(stage, "bias")
             # Patches have the padding of the first convolution in them.
@@ -402,14 +397,14 @@ class FusedNetworks:
         from teeter.bench.fused_networks import convolutions as fused
 
         hidden = [flat]
-        for stage in self._plan.linears[:-1]:
+        for stage in self._linears[:-1]:
             product = torch.bmm(hidden[-1], self._copy_of(stage).mT)
             dropout = self._dropout(stage) if training else None
             hidden.append(fused.drop_rectified(product, self._values_of(stage, "bias"), dropout))
         return hidden
 
     def _last_layer(self, features: Tensor) -> Tensor:
-        stage = self._plan.linears[-1]
+        stage = self._linears[-1]
         weight = self._values_of(stage, "weight")
         bias = self._values_of(stage, "bias")
         return torch.baddbmm(bias[:, None], features.float(), weight.mT)
@@ -421,13 +416,13 @@ class FusedNetworks:
             gradient: (M, B, C) by the logits.
             hidden: the input of each linear layer.
         """
-        last = self._plan.linears[-1]
+        last = self._linears[-1]
         weight = self._values_of(last, "weight")
         by_input = (gradient @ weight).to(self.dtype)
         self._update(last, gradient.mT @ hidden[-1].float(), gradient.sum(dim=1))
 
-        for number in reversed(range(len(self._plan.linears) - 1)):
-            stage = self._plan.linears[number]
+        for number in reversed(range(len(self._linears) - 1)):
+            stage = self._linears[number]
             # What was dropped is 0, like what the ReLU cut.
             is_alive = hidden[number + 1] > 0
             before_relu = torch.where(is_alive, by_input / (1 - stage.rate), 0)
@@ -451,11 +446,11 @@ class FusedNetworks:
         """
         from teeter.bench.fused_networks import convolutions as fused
 
-        if not self._plan.convolutions[-1].pool:
+        if not self._convolutions[-1].pool:
             gradient = torch.where(maps[-1] > 0, gradient, 0)
 
-        for number in reversed(range(len(self._plan.convolutions))):
-            stage = self._plan.convolutions[number]
+        for number in reversed(range(len(self._convolutions))):
+            stage = self._convolutions[number]
             x = maps[number]
             code = codes[number]
             if code is not None:
@@ -464,7 +459,7 @@ class FusedNetworks:
             by_input = None
             if number > 0:
                 # Pooled inputs have the ReLU in their codes.
-                is_pooled = self._plan.convolutions[number - 1].pool
+                is_pooled = self._convolutions[number - 1].pool
                 by_input = fused.input_gradient(
                     gradient,
                     self._copy_of(stage),
@@ -514,7 +509,7 @@ class FusedNetworks:
 
         if stage.rate == 0:
             return None
-        stages = [*self._plan.convolutions, *self._plan.linears]
+        stages = [*self._convolutions, *self._linears]
         return Dropout(stage.rate, stages.index(stage), self._seeds, self.step_number)
 
     def _copy_of(self, stage: _Stage) -> Tensor:
