@@ -30,6 +30,7 @@ from teeter.campaigns.records import (
     AnswerKind,
     ClassDescription,
     ColumnType,
+    ConsensusLabel,
     Decision,
     EncodingResult,
     FinishReport,
@@ -39,7 +40,6 @@ from teeter.campaigns.records import (
     TableColumn,
     UndoResult,
 )
-from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.suggestions.suggestions import Suggestions
 from teeter.client import (
@@ -491,16 +491,43 @@ def test_a_folder_of_images_is_unpacked(
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("cat/1.png", b"png")
-    read = campaign._server.read
+    request = campaign._server.request
 
-    def read_archive(path: str, **query: Any) -> bytes:
-        return file.getvalue() if "/export" in path else read(path, **query)
+    def read_archive(method: str, path: str, **options: Any) -> bytes:
+        return file.getvalue() if "/export" in path else request(method, path, **options)
 
-    monkeypatch.setattr(campaign._server, "read", read_archive)
+    monkeypatch.setattr(campaign._server, "request", read_archive)
 
     campaign.export(tmp_path / "out", "image-folder")
 
     assert (tmp_path / "out" / "cat" / "1.png").read_bytes() == b"png"
+
+
+def test_a_server_may_be_newer_or_older(
+    campaign: RemoteCampaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends fields that this version does not know, and lacks those that came later."""
+    request = campaign._server.request
+
+    def change_answer(method: str, path: str, **options: Any) -> bytes:
+        answer = json.loads(request(method, path, **options))
+        if path.endswith("/answers"):
+            del answer["late"], answer["recorded"]
+            answer["colour"] = "red"
+        if path.endswith("/settings"):
+            del answer["names"]
+            answer["colour"] = "red"
+        if path.endswith("/progress"):
+            del answer["status"]["withdrawn"]
+            answer["status"]["colour"] = "red"
+        return json.dumps(answer).encode()
+
+    monkeypatch.setattr(campaign._server, "request", change_answer)
+
+    receipt = campaign.tell("t0", "spam")
+    assert (receipt.late, receipt.recorded, receipt.labelled) == (False, True, 1)
+    assert campaign.settings.names
+    assert campaign.status().withdrawn == 0
 
 
 def test_the_token_does_not_follow_a_redirect() -> None:

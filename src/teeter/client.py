@@ -4,6 +4,9 @@ Everything goes over the server's REST API. When the connection breaks, or the s
 (status 503), a request is sent again: it may have been done already, and done again it does nothing
 more. The list in "Connect other systems" says why, for each request that changes something.
 ``train`` and ``encode``, which are not on it, are sent once.
+
+An answer becomes the record that the server made it from. Fields that this version does not know
+are left out, and those that an older server does not send have their defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, replace
 from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
@@ -28,35 +31,41 @@ from pydantic import TypeAdapter
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.base.version import __version__
-from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
+from teeter.campaigns.items.item import ITEM_FIELDS, ROW_FIELDS, refuse_frame
 from teeter.campaigns.records import (
-    AccuracyEstimate,
     Agreement,
     AnnotatorStats,
+    AnswerKind,
     AnswerReceipt,
+    CampaignProgress,
     Certificate,
     ClassDescription,
     ClassInfo,
+    ConsensusLabel,
     Decision,
     EncodingResult,
     FinishReport,
+    HistoryPage,
     ImportResult,
     ItemDetails,
     ItemFilter,
     ItemPage,
     ItemRow,
+    Job,
+    JobState,
     MemberChange,
     ModelRound,
     PredictionImport,
     Question,
+    RecentAnswer,
     Role,
+    ShownQuestion,
     SourceReport,
     Status,
     SuspectLabel,
     TableColumn,
     UndoResult,
 )
-from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.settings import Settings
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts
@@ -69,7 +78,7 @@ from teeter.errors import (
     UnknownNameError,
 )
 
-ItemT = TypeVar("ItemT")
+RecordT = TypeVar("RecordT")
 
 _API = "/api/v1"
 _MAX_ITEMS = 1000
@@ -116,7 +125,7 @@ def connect(url: str, token: str | None = None, *, campaign: str | None = None) 
     except httpx2.InvalidURL as error:
         raise InputError(f"{url!r} is not the address of a server: {error}.") from None
 
-    names = [entry["slug"] for entry in server.get("/campaigns")]
+    names = [entry["slug"] for entry in json.loads(server.request("GET", "/campaigns"))]
     if campaign is None and len(names) == 1:
         campaign = names[0]
     if campaign not in names:
@@ -126,7 +135,36 @@ def connect(url: str, token: str | None = None, *, campaign: str | None = None) 
     return RemoteCampaign(server, str(campaign))
 
 
-class RemoteCampaign:
+class _Remote:
+    """A campaign on a server, or a part of it: sends requests, and reads records."""
+
+    def __init__(self, server: _Server, name: str) -> None:
+        self._server = server
+        self.name = name
+        self._address = f"/campaigns/{quote(name)}"
+
+    def _get(self, record: type[RecordT], path: str, **query: Any) -> RecordT:
+        return _read(record, self._server.request("GET", self._address + path, params=query))
+
+    def _send(
+        self,
+        record: type[RecordT],
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        method: str = "POST",
+        is_repeatable: bool = True,
+    ) -> RecordT:
+        answer = self._server.request(
+            method,
+            self._address + path,
+            is_repeatable=is_repeatable,
+            content=_dump_json(body or {}).encode(),
+        )
+        return _read(record, answer)
+
+
+class RemoteCampaign(_Remote):
     """A campaign on a server. Use ``teeter.connect`` to get one.
 
     The annotator is the user of the token, so no method has the arguments ``annotator`` and
@@ -134,30 +172,15 @@ class RemoteCampaign:
     """
 
     def __init__(self, server: _Server, name: str) -> None:
-        self._server = server
-        self.name = name
-        self.classes = RemoteClasses(self)
-        self.items = RemoteItems(self)
-        self.people = RemotePeople(self)
-        self.review = RemoteReview(self)
-        self.suggestions = RemoteSuggestions(self)
-        self.finish = RemoteFinish(self)
+        super().__init__(server, name)
+        self.classes = RemoteClasses(server, name)
+        self.items = RemoteItems(server, name)
+        self.people = RemotePeople(server, name)
+        self.review = RemoteReview(server, name)
+        self.suggestions = RemoteSuggestions(server, name)
+        self.finish = RemoteFinish(server, name)
 
-    def _get(self, path: str, **query: Any) -> Any:
-        return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
-
-    def _post(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        method: str = "POST",
-        *,
-        is_repeatable: bool = True,
-    ) -> Any:
-        address = f"/campaigns/{quote(self.name)}{path}"
-        return self._server.send(method, address, body, is_repeatable=is_repeatable)
-
-    # Items and classes
+    # Items and settings
 
     def add(self, items: Iterable[Any]) -> ImportResult:
         """Add items, a thousand at a time. They are encoded in the background.
@@ -171,88 +194,60 @@ class RemoteCampaign:
             there under their own ids count as new, because the lost request may have added them.
         """
         refuse_frame(items)
-        kind = self._get("")["kind"]
-        has_rows = self.settings.rows
-        new = 0
-        labelled = 0
-        duplicates: list[tuple[str, str]] = []
-        conflicts: list[tuple[str, str, str]] = []
-        failed: list[tuple[str, str]] = []
-        for part in _split_items(_as_item(entry, kind, has_rows) for entry in items):
-            added = _read(ImportResult, self._post("/items", {"items": part}))
-            conflicts += added.conflicting_items
-            failed += added.failed_items
-
-            added_before: set[str] = set()
-            for item, same in added.duplicate_items:
-                if self._server.was_repeated and item == same and item not in added_before:
-                    added_before.add(item)
-                else:
-                    duplicates.append((item, same))
-
-            new += added.new + len(added_before)
+        settings = self.settings
+        result = ImportResult()
+        for part in _split_items(_as_item(entry, settings) for entry in items):
+            added = self._send(ImportResult, "/items", {"items": part})
             if self._server.was_repeated:
-                labelled += sum("label" in item for item in part) - added.conflicts
-            else:
-                labelled += added.labelled
-        return ImportResult(
-            new=new,
-            duplicates=len(duplicates),
-            labelled=labelled,
-            conflicts=len(conflicts),
-            failed=len(failed),
-            duplicate_items=tuple(duplicates),
-            conflicting_items=tuple(conflicts),
-            failed_items=tuple(failed),
-        )
-
-    # Settings
+                added = _as_if_new(added, part)
+            result = result.plus(added)
+        return result
 
     @property
     def settings(self) -> Settings:
         """The settings of the campaign. ``folder`` stays with the server."""
-        return _read_settings(self._get("/settings"))
+        return self._get(Settings, "/settings")
 
     def change_settings(self, **changes: Any) -> Settings:
         """Change settings, such as ``instructions`` or ``show``, and return all of them."""
-        return _read_settings(self._post("/settings", changes, "PATCH"))
+        return self._send(Settings, "/settings", changes, method="PATCH")
 
     # Labelling
 
     def ask(self, n: int) -> list[Question]:
         """Return n items to label; fewer if fewer are left. See ``Campaign.ask``."""
         while True:
-            answer = self._get("/questions", n=n)
-            questions = answer["questions"]
-            if questions or answer["finished"]:
-                return [_question(fields) for fields in questions]
+            answer = self._get(dict[str, Any], "/questions", n=n)
+            if answer["questions"] or answer["finished"]:
+                questions = TypeAdapter(list[ShownQuestion]).validate_python(answer["questions"])
+                return [question.as_question() for question in questions]
             time.sleep(_POLL_SECONDS)
 
     def tell(self, item: str, label: str, *, comment: str | None = None) -> AnswerReceipt:
         """Record the class of an item. It is on the server's disk when this returns."""
-        return self._answer(item, "label", label, comment)
+        return self._answer(item, AnswerKind.LABEL, comment, label)
 
     def skip(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Skip an item: it may be asked about again after the next training."""
-        return self._answer(item, "skip", None, comment)
+        return self._answer(item, AnswerKind.SKIP, comment)
 
     def mark_unsure(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item's class cannot be told."""
-        return self._answer(item, "unsure", None, comment)
+        return self._answer(item, AnswerKind.UNSURE, comment)
 
     def flag(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item does not belong in the campaign."""
-        return self._answer(item, "flag", None, comment)
+        return self._answer(item, AnswerKind.FLAG, comment)
 
     def _answer(
-        self, item: str, kind: str, label: str | None, comment: str | None
+        self, item: str, kind: AnswerKind, comment: str | None, label: str | None = None
     ) -> AnswerReceipt:
         body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
-        return _read(AnswerReceipt, self._post("/answers", body))
+        return self._send(AnswerReceipt, "/answers", body)
 
     def confirm_label(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Confirm an item's label after checking it. It is not suspected again while it stays."""
-        return _read(AnswerReceipt, self._post("/keep", {"item": str(item), "comment": comment}))
+        return self._send(AnswerReceipt, "/keep", {"item": str(item), "comment": comment})
 
     def undo(self, *, number: int | None = None) -> UndoResult | None:
         """Take back your last answer, and return it; None if you have none. See ``Campaign.undo``.
@@ -260,33 +255,31 @@ class RemoteCampaign:
         Args:
             number: The answer to take back, as its receipt has it; your last one by default.
         """
-        number = number or self._newest_number("/answers")
+        undone: UndoResult | None = self._undo(UndoResult | None, "/answers", "/undo", number)
+        return undone
+
+    def _undo(self, record: Any, recent_path: str, path: str, number: int | None) -> Any:
+        """Take back an answer or decision by its number: an undo names what it takes back."""
         if number is None:
-            return None
-
-        undone = self._post("/undo", {"number": number})
-        return None if undone is None else _read(UndoResult, undone)
-
-    def _newest_number(self, path: str) -> int | None:
-        """Return the number of your last answer or decision: an undo names what it takes back."""
-        recent = self._get(path, count=1)
-        return int(recent[0]["number"]) if recent else None
+            recent = self._get(list[RecentAnswer], recent_path, count=1)
+            if not recent:
+                return None
+            number = recent[0].number
+        return self._send(record, path, {"number": number})
 
     # Reviewing
 
     def decide(self, item: str, label: str | None, *, comment: str | None = None) -> AnswerReceipt:
         """Decide what an item is, whatever annotators say. See ``Campaign.decide``."""
         body = {"item": str(item), "label": label, "comment": comment}
-        return _read(AnswerReceipt, self._post("/decisions", body))
+        return self._send(AnswerReceipt, "/decisions", body)
 
     def undo_decision(self, *, number: int | None = None) -> Decision | None:
         """Take back your last decision, and return it; None if you have none."""
-        number = number or self._newest_number("/decisions")
-        if number is None:
-            return None
-
-        undone = self._post("/decisions/undo", {"number": number})
-        return None if undone is None else _read(Decision, undone)
+        decision: Decision | None = self._undo(
+            Decision | None, "/decisions", "/decisions/undo", number
+        )
+        return decision
 
     def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
@@ -295,24 +288,20 @@ class RemoteCampaign:
             count: How many labels to return at most. The server decides how many it searches for.
             refresh: Search again, even if the server remembers the last result.
         """
-        query = {"again": "true"} if refresh else {}
-        while True:
-            answer = self._get("/suspects", **query)
-            if answer["state"] == "failed":
-                raise ServerError(str(answer["detail"]))
-            if answer["state"] == "done":
-                suspects = _read(list[SuspectLabel], answer["suspects"])
-                return suspects[:count]
-            # Asking again for a new search would begin one each time.
-            query = {}
-            time.sleep(_POLL_SECONDS)
+        job = self._get(Job[Any], "/suspects", again=refresh)
+        # Asking again for a new search would begin one each time.
+        suspects: list[SuspectLabel] = self._wait_for(
+            list[SuspectLabel], job, f"{self._address}/suspects"
+        )
+        return suspects[:count]
 
     # Models and results
 
     def encode(self, encoder: str | None = None) -> EncodingResult:
         """Compute the features of items that lack them, or switch to another encoder."""
-        started = self._post("/encode", {"encoder": encoder}, is_repeatable=False)
-        return _read(EncodingResult, self._wait_for_job(started["job"]))
+        job = self._send(Job[Any], "/encode", {"encoder": encoder}, is_repeatable=False)
+        result: EncodingResult = self._wait_for(EncodingResult, job, f"/jobs/{job.job}")
+        return result
 
     def train(self) -> ModelRound:
         """Train a model now, and return it.
@@ -320,55 +309,48 @@ class RemoteCampaign:
         Raises:
             InputError: If fewer than two classes have labels.
         """
-        result = self._wait_for_job(self._post("/train", {}, is_repeatable=False)["job"])
-        trained = result["trained"]
-        if trained is None:
+        job = self._send(Job[Any], "/train", is_repeatable=False)
+        model: ModelRound | None = self._wait_for(ModelRound | None, job, f"/jobs/{job.job}")
+        if model is None:
             raise InputError("Fewer than two classes have labels: label items first, then train.")
-        return _read(ModelRound, trained)
+        return model
 
-    def _wait_for_job(self, job: str) -> dict[str, Any]:
-        while True:
-            state = self._server.get(f"/jobs/{quote(job)}")
-            if state["state"] == "failed":
-                raise ServerError(str(state["detail"]))
-            if state["state"] == "done":
-                result: dict[str, Any] = state["result"]
-                return result
+    def _wait_for(self, record: Any, job: Job[Any], path: str) -> Any:
+        """Return the result of a job, whose state is found at a path."""
+        while job.state is JobState.WAITING:
             time.sleep(_POLL_SECONDS)
+            job = _read(Job[Any], self._server.request("GET", path))
+        if job.state is JobState.FAILED:
+            raise ServerError(str(job.detail))
+        return TypeAdapter(record).validate_python(job.result)
 
     def predict(self, contents: Sequence[str]) -> list[Prediction]:
         """Return the most probable class of new texts, each with a calibrated probability."""
         contents = require_texts(contents)
         predictions: list[Prediction] = []
         for start in range(0, len(contents), _MAX_ITEMS):
-            part = contents[start : start + _MAX_ITEMS]
-            answer = self._post("/predict", {"texts": part})
-            predicted = answer["predictions"]
-            predictions += [Prediction(entry["label"], entry["probability"]) for entry in predicted]
+            texts = contents[start : start + _MAX_ITEMS]
+            predictions += self._send(list[Prediction], "/predict", {"texts": texts})
         return predictions
 
     def labels(self) -> dict[str, ConsensusLabel]:
         """Return the label of every labelled item by id. See ``Campaign.labels``."""
-        return {
-            row.item: ConsensusLabel(row.label, row.confidence, row.by)
-            for row in self.items.find(state="labelled")
-            if row.label is not None and row.confidence is not None and row.by is not None
-        }
+        rows = self.items.find(state=ItemFilter.LABELLED)
+        return {row.item: row.consensus for row in rows if row.consensus is not None}
 
     def status(self) -> Status:
         """Return the progress of the campaign, with the advice on whether to stop."""
-        return _read(Status, self._get("/progress")["status"])
+        return self._get(CampaignProgress, "/progress").status
 
     def history(self) -> list[dict[str, Any]]:
         """Return every change of the campaign, oldest first."""
         lines: list[dict[str, Any]] = []
-        after = 0
-        while True:
-            page = self._get("/history", after=after, count=1000)
-            lines += page["lines"]
-            if page["after"] is None:
-                return lines
-            after = page["after"]
+        after: int | None = 0
+        while after is not None:
+            page = self._get(HistoryPage, "/history", after=after, count=1000)
+            lines += page.lines
+            after = page.after
+        return lines
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels, predictions and all columns to a file.
@@ -384,7 +366,7 @@ class RemoteCampaign:
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT
-        content = self._server.read(f"/campaigns/{quote(self.name)}/export", form=form)
+        content = self._server.request("GET", f"{self._address}/export", params={"form": form})
 
         if form not in _FOLDER_FORMATS:
             atomic_write(target, content)
@@ -394,11 +376,8 @@ class RemoteCampaign:
         return self.status().labelled
 
 
-class RemoteClasses:
+class RemoteClasses(_Remote):
     """The classes of a campaign on a server: ``campaign.classes``."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def names(self) -> tuple[str, ...]:
         """Return the names, in their order."""
@@ -406,19 +385,18 @@ class RemoteClasses:
 
     def all(self) -> list[ClassInfo]:
         """Return the classes with their shortcuts and descriptions, in their order."""
-        return _read(list[ClassInfo], self._campaign._get("/classes"))
+        return self._get(list[ClassInfo], "/classes")
 
     def descriptions(self) -> dict[str, ClassDescription]:
         """Return what the classes mean, by class; only of those that were described."""
+        described = [entry for entry in self.all() if entry.description or entry.examples]
         return {
-            entry.name: ClassDescription(entry.description, entry.examples)
-            for entry in self.all()
-            if entry.description or entry.examples
+            entry.name: ClassDescription(entry.description, entry.examples) for entry in described
         }
 
     def add(self, name: str) -> None:
         """Add a class. Labels stay as they are."""
-        self._campaign._post("/classes", {"name": name})
+        self._send(list[ClassInfo], "/classes", {"name": name})
 
     def rename(
         self, name: str, new_name: str, *, description: ClassDescription | str | None = None
@@ -427,27 +405,24 @@ class RemoteClasses:
         body: dict[str, Any] = {"name": name, "new_name": new_name}
         if description is not None:
             body |= _describe_class(description)
-        self._campaign._post("/classes", body, "PATCH")
+        self._send(list[ClassInfo], "/classes", body, method="PATCH")
 
     def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
         """Say what classes mean. See ``Classes.describe``."""
         classes = {name: _describe_class(given) for name, given in descriptions.items()}
-        self._campaign._post("/classes/describe", {"classes": classes})
+        self._send(list[ClassInfo], "/classes/describe", {"classes": classes})
 
 
-class RemoteItems:
+class RemoteItems(_Remote):
     """The items of a campaign on a server: ``campaign.items``."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def columns(self) -> list[TableColumn]:
         """Return the columns that the items came with, in the order of their files."""
-        return _read(list[TableColumn], self._campaign._get("/columns"))
+        return self._get(list[TableColumn], "/columns")
 
     def get(self, item: str) -> ItemDetails:
         """Return an item with its answers. Annotators see only their own answer."""
-        return _read(ItemDetails, self._campaign._get("/item", id=item))
+        return self._get(ItemDetails, "/item", id=item)
 
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with."""
@@ -466,7 +441,7 @@ class RemoteItems:
         if label is not None:
             query["label"] = label
         while True:
-            page = _read(ItemPage, self._campaign._get("/items", **query))
+            page = self._get(ItemPage, "/items", **query)
             yield from page.items
             if page.after is None:
                 return
@@ -481,10 +456,8 @@ class RemoteItems:
         columns: Mapping[str, Any] | None = None,
     ) -> bool:
         """Change the text, the features or columns of an item. See ``Items.change``."""
-        body: dict[str, Any] = {"item": str(item), "text": text, "columns": columns}
-        if features is not None:
-            body["features"] = [float(value) for value in features]
-        return bool(self._campaign._post("/item", body, "PATCH")["changed"])
+        body = {"item": str(item), "text": text, "features": features, "columns": columns}
+        return self._send(bool, "/item", body, method="PATCH")
 
     def withdraw(self, items: Iterable[str], *, reason: str | None = None) -> int:
         """Take items out of the campaign, a thousand at a time. See ``Items.withdraw``."""
@@ -498,67 +471,52 @@ class RemoteItems:
         if isinstance(items, str):
             raise InputError("Give a list of item ids, even for a single item.")
 
-        moved = 0
-        for part in _split_items(str(item) for item in items):
-            moved += int(self._campaign._post(path, {"items": part, **fields})["items"])
-        return moved
+        parts = _split_items(str(item) for item in items)
+        return sum(self._send(int, path, {"items": part, **fields}) for part in parts)
 
 
-class RemotePeople:
+class RemotePeople(_Remote):
     """The members of a campaign on a server, for owners."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def stats(self) -> list[AnnotatorStats]:
         """Return how fast and how accurate people are: members, then others who have answered."""
-        return _read(list[AnnotatorStats], self._campaign._get("/team"))
+        return self._get(list[AnnotatorStats], "/team")
 
     def add(self, name: str, role: str = Role.ANNOTATOR) -> str:
         """Add a member, and return their token. The first one must be you, as an owner."""
-        return str(self._campaign._post("/people", {"name": name, "role": role})["token"])
+        return self._send(dict[str, str], "/people", {"name": name, "role": role})["token"]
 
     def new_token(self, name: str) -> str:
         """Replace a member's token, and return the new one. The old one no longer works."""
-        return str(self._campaign._post("/people/token", {"name": name})["token"])
+        return self._send(dict[str, str], "/people/token", {"name": name})["token"]
 
     def change_role(self, name: str, role: str) -> MemberChange:
         """Give a member another role."""
-        return self._change("role", name, role=role)
+        return self._send(MemberChange, "/people/role", {"name": name, "role": role})
 
     def revoke(self, name: str) -> MemberChange:
         """Revoke a member's token. Their sessions end."""
-        return self._change("revoke", name)
+        return self._send(MemberChange, "/people/revoke", {"name": name})
 
     def remove(self, name: str) -> MemberChange:
         """Remove a member. Their answers stay, and others can get their open items."""
-        return self._change("remove", name)
+        return self._send(MemberChange, "/people/remove", {"name": name})
 
     def release(self, name: str) -> MemberChange:
         """Let others have the open items of an annotator."""
-        return self._change("release", name)
-
-    def _change(self, action: str, name: str, **fields: str) -> MemberChange:
-        answer = self._campaign._post(f"/people/{action}", {"name": name, **fields})
-        return _read(MemberChange, answer)
+        return self._send(MemberChange, "/people/release", {"name": name})
 
 
-class RemoteReview:
+class RemoteReview(_Remote):
     """The reviews of a campaign on a server."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""
-        return _read(Agreement, self._campaign._get("/agreement"))
+        return self._get(Agreement, "/agreement")
 
 
-class RemoteSuggestions:
+class RemoteSuggestions(_Remote):
     """What other models say of the items of a campaign on a server."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def add(
         self, predictions: str | Path | Iterable[Mapping[str, Any]], source: str
@@ -573,33 +531,37 @@ class RemoteSuggestions:
         if isinstance(predictions, str | Path):
             path = Path(predictions)
             name = path.name
-            content = _read_file(path)
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         else:
             name = "predictions.jsonl"
             content = "".join(f"{_dump_json(row)}\n" for row in predictions).encode()
 
-        address = f"/campaigns/{quote(self._campaign.name)}/predictions"
-        stored = self._campaign._server.upload(address, {"source": source}, name, content)
+        stored = self._server.request(
+            "POST",
+            f"{self._address}/predictions",
+            data={"source": source},
+            files={"file": (name, content)},
+        )
         return _read(PredictionImport, stored)
 
     def sources(self) -> list[SourceReport]:
         """Return the sources of suggestions, and how often annotators agree with each."""
-        return _read(list[SourceReport], self._campaign._get("/sources"))
+        return self._get(list[SourceReport], "/sources")
 
     def remove(self, name: str) -> None:
         """Remove a source and all its suggestions."""
-        self._campaign._post("/sources/remove", {"name": name})
+        self._send(list[SourceReport], "/sources/remove", {"name": name})
 
 
-class RemoteFinish:
+class RemoteFinish(_Remote):
     """The promise of a campaign on a server, and its certificates."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self._campaign = campaign
 
     def look(self) -> FinishReport:
         """Return which items the model may label, with a promise of how many labels are wrong."""
-        return _read(FinishReport, self._campaign._get("/finish"))
+        return self._get(FinishReport, "/finish")
 
     def start(
         self,
@@ -614,24 +576,24 @@ class RemoteFinish:
         Raises:
             InputError: If there are answers that the model does not know: call ``train`` first.
         """
-        body = {"error": error, "confidence": confidence, "per_class": per_class, "draws": draws}
-        return _read(FinishReport, self._campaign._post("/finish", body))
+        terms = {"error": error, "confidence": confidence, "per_class": per_class, "draws": draws}
+        return self._send(FinishReport, "/finish", terms)
 
     def draw(self, count: int) -> FinishReport:
         """Let the next questions be ``count`` items drawn at random; 0 to go back to picks."""
-        return _read(FinishReport, self._campaign._post("/finish/draws", {"count": count}))
+        return self._send(FinishReport, "/finish/draws", {"count": count})
 
     def certify(self) -> Certificate:
         """Write down what is promised now. Exports then include the model's labels."""
-        return _read(Certificate, self._campaign._post("/finish/certificates", {}))
+        return self._send(Certificate, "/finish/certificates")
 
     def certificate(self, id: str) -> Certificate:
         """Return a certificate by its id."""
-        return _read(Certificate, self._campaign._get(f"/finish/certificates/{quote(id)}"))
+        return self._get(Certificate, f"/finish/certificates/{quote(id)}")
 
     def certificates(self) -> list[Certificate]:
         """Return all certificates, oldest first."""
-        return _read(list[Certificate], self._campaign._get("/finish/certificates"))
+        return self._get(list[Certificate], "/finish/certificates")
 
 
 class _Server:
@@ -645,46 +607,18 @@ class _Server:
         self.was_repeated = False
         """Whether the last request was sent more than once."""
 
-    def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON that the server answers with."""
-        return json.loads(self.read(path, **query))
-
-    def read(self, path: str, **query: Any) -> bytes:
-        """Return the body that the server answers with."""
-        return self._request("GET", path, params=query)
-
-    def send(
-        self, method: str, path: str, body: Mapping[str, Any], *, is_repeatable: bool = True
-    ) -> Any:
-        """Send JSON, and return the JSON that the server answers with."""
-        self._ensure_csrf_token()
-        content = _dump_json(body).encode()
-        headers = {"content-type": "application/json"}
-        return json.loads(
-            self._request(
-                method, path, is_repeatable=is_repeatable, content=content, headers=headers
-            )
-        )
-
-    def upload(self, path: str, fields: Mapping[str, str], name: str, content: bytes) -> Any:
-        """Send a file and the fields of a form, and return the JSON of the answer."""
-        self._ensure_csrf_token()
-        files = {"file": (name, content)}
-        return json.loads(self._request("POST", path, data=fields, files=files))
-
-    def _ensure_csrf_token(self) -> None:
-        if self._token is None and self._csrf is None:
-            self._csrf = self.get("/session")["csrf"]
-
-    def _request(
+    def request(
         self, method: str, path: str, *, is_repeatable: bool = True, **options: Any
     ) -> bytes:
+        """Return the body that the server answers with."""
         headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
-        headers |= options.pop("headers", {})
+        if "content" in options:
+            headers["content-type"] = "application/json"
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
-        if self._csrf is not None:
-            headers["x-csrf-token"] = self._csrf
+        elif method != "GET":
+            self._csrf = self._csrf or json.loads(self.request("GET", "/session"))["csrf"]
+            headers["x-csrf-token"] = str(self._csrf)
 
         def send_once() -> bytes:
             try:
@@ -721,15 +655,8 @@ def _open_http_client(origin: str) -> httpx2.Client:
     )
 
 
-def _read(record: type[ItemT], answer: Any) -> ItemT:
-    """Return a record that a server sent. Fields that this version does not know are left out."""
-    return TypeAdapter(record).validate_python(answer)
-
-
-def _read_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the settings that a server sent; one that this version does not know is left out."""
-    known = {field.name for field in fields(Settings)}
-    return Settings(**{name: value for name, value in values.items() if name in known})
+def _read(record: type[RecordT], answer: bytes) -> RecordT:
+    return TypeAdapter(record).validate_python(json.loads(answer))
 
 
 def _dump_json(value: Any) -> str:
@@ -740,10 +667,12 @@ def _as_json(value: Any) -> Any:
     """Return a value of a column as JSON has it: dates as text, numbers of numpy as numbers."""
     if isinstance(value, date | clock_time):
         return value.isoformat()
-    if hasattr(value, "item"):
-        return value.item()
-    if isinstance(value, bytes | Path | Decimal | uuid.UUID):
-        return value.decode() if isinstance(value, bytes) else str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Path | Decimal | uuid.UUID):
+        return str(value)
     raise InputError(f"A column cannot have values of type {type(value).__name__}: use a text.")
 
 
@@ -760,45 +689,61 @@ def _as_error(response: httpx2.Response) -> Exception:
             f"The server redirects to {response.headers.get('location', 'another address')[:200]}, "
             "where the token is not sent: connect to that server if you trust it."
         )
-    if status in (401, 403):
-        return PermissionDeniedError(sentence)
-    if status == 404:
-        return UnknownItemError(sentence)
-    if status == 422:
-        return InputError(sentence)
     # The database is away, or the server is busy. Anything else would fail again.
     if status == 503:
         return AttemptFailedError(sentence, response.headers)
-    return ServerError(sentence)
+    return _ERROR_BY_STATUS.get(status, ServerError)(sentence)
 
 
-def _as_item(entry: Any, kind: str, has_rows: bool) -> dict[str, Any]:
+_ERROR_BY_STATUS: dict[int, type[Exception]] = {
+    401: PermissionDeniedError,
+    403: PermissionDeniedError,
+    404: UnknownItemError,
+    422: InputError,
+}
+
+
+def _as_item(entry: Any, settings: Settings) -> dict[str, Any]:
     """Return an item as the REST API takes it."""
-    if has_rows and isinstance(entry, Mapping):
-        row = {name: str(entry[name]) for name in ("id", "label") if entry.get(name) is not None}
-        columns = {name: value for name, value in entry.items() if name not in ("id", "label")}
-        return {**row, "columns": columns}
     if isinstance(entry, str):
-        return {kind: entry}
-    if isinstance(entry, tuple) and len(entry) == 2:
-        return {"id": str(entry[0]), kind: entry[1]}
-    if not isinstance(entry, Mapping):
+        entry = {settings.kind: entry}
+    elif isinstance(entry, tuple) and len(entry) == 2:
+        entry = {"id": entry[0], settings.kind: entry[1]}
+    elif not isinstance(entry, Mapping):
         raise InputError(f"An item cannot be of type {type(entry).__name__}.")
 
-    item = {name: entry[name] for name in ITEM_FIELDS if entry.get(name) is not None}
-    if "id" in item:
-        item["id"] = str(item["id"])
-    if "features" in item:
-        item["features"] = [float(value) for value in item["features"]]
-    columns = {name: value for name, value in entry.items() if name not in ITEM_FIELDS}
+    fields = ROW_FIELDS if settings.rows else ITEM_FIELDS
+    item = {name: entry[name] for name in fields if entry.get(name) is not None}
+    for name in ROW_FIELDS & item.keys():
+        item[name] = str(item[name])
+    columns = {name: value for name, value in entry.items() if name not in fields}
     if columns:
         item["columns"] = columns
     return item
 
 
-def _split_items(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
+def _as_if_new(added: ImportResult, items: list[dict[str, Any]]) -> ImportResult:
+    """Return the result of a request that was repeated, as the one before it would have had it."""
+    duplicates = []
+    added_before: set[str] = set()
+    for item, same in added.duplicate_items:
+        if item == same and item not in added_before:
+            added_before.add(item)
+        else:
+            duplicates.append((item, same))
+
+    return replace(
+        added,
+        new=added.new + len(added_before),
+        duplicates=len(duplicates),
+        duplicate_items=tuple(duplicates),
+        labelled=sum("label" in item for item in items) - added.conflicts,
+    )
+
+
+def _split_items(items: Iterable[RecordT]) -> Iterator[list[RecordT]]:
     """Yield items, or ids of items, in parts that fit into one request."""
-    part: list[ItemT] = []
+    part: list[RecordT] = []
     characters = 0
 
     for item in items:
@@ -815,34 +760,5 @@ def _split_items(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
         yield part
 
 
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-
-
 def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
-    description = ClassDescription(given) if isinstance(given, str) else given
-    return {"description": description.description, "examples": list(description.examples)}
-
-
-def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:
-    return None if fields is None else AccuracyEstimate(**fields)
-
-
-def _question(fields: Mapping[str, Any]) -> Question:
-    pick = fields["pick"]
-    reason = dict(pick["scores"])
-
-    if pick["predicted"] is not None:
-        reason["predicted"] = pick["predicted"]
-        reason["probability"] = pick["probability"]
-
-    return Question(
-        item=fields["item"],
-        content=fields["content"]["text"],
-        arm=pick["arm"],
-        rank=pick["rank"],
-        reason=reason,
-    )
+    return asdict(ClassDescription(given) if isinstance(given, str) else given)

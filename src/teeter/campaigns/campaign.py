@@ -71,6 +71,7 @@ from teeter.campaigns.records import (
     AnswerReceipt,
     CampaignProgress,
     ClassDescription,
+    ConsensusLabel,
     Decision,
     Disagreement,
     EncodingResult,
@@ -85,7 +86,6 @@ from teeter.campaigns.records import (
     SuspectLabel,
     UndoResult,
 )
-from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class

@@ -7,10 +7,12 @@ library only, so that the client, the page and the worker can have it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+ResultT = TypeVar("ResultT")
 
 DEFAULT_ANNOTATOR = "me"
 """The annotator's name for people who label alone."""
@@ -130,6 +132,33 @@ class PickState(StrEnum):
     RETURNED = "returned"
     KNOWN = "known"
     """A control item that needs no answer: it counts as drawn at random."""
+
+
+class JobState(StrEnum):
+    """The states of background work."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Job(Generic[ResultT]):
+    """Work in the background of a server."""
+
+    state: JobState
+    job: str | None = None
+    """Its id, for ``GET /jobs/{job}``. Anyone who knows the id can see the result."""
+    detail: str | None = None
+    """Why the work failed."""
+    result: ResultT | None = None
+    """The result, once it is done."""
+    done: int | None = None
+    """Number of items encoded so far, while an encoding runs."""
+    total: int | None = None
+    """Number of items to encode, including those already encoded."""
+    seconds_left: float | None = None
+    """Estimated seconds until the encoding is complete, if known."""
 
 
 class Role(StrEnum):
@@ -307,6 +336,17 @@ class ShownColumn:
     value: str
 
 
+@dataclass(frozen=True)
+class ConsensusLabel:
+    """The label of an item, from all answers to it."""
+
+    label: str
+    confidence: float
+    """The share of annotators who gave the label, or its probability; 1 for a decision."""
+    by: str
+    """The consensus method, the name of the reviewer who decided, or the id of a certificate."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
     """An item that annotators disagree about."""
@@ -352,6 +392,13 @@ class ItemRow:
     """How many annotators have answered."""
     confidence: float | None = None
     """How sure the label is, from 0 to 1."""
+
+    @property
+    def consensus(self) -> ConsensusLabel | None:
+        """The label with its confidence and origin; None without a label."""
+        if self.label is None or self.confidence is None or self.by is None:
+            return None
+        return ConsensusLabel(self.label, self.confidence, self.by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -506,6 +553,16 @@ class ImportResult:
     left_out_files: dict[str, int] = field(default_factory=dict)
     """Number of files in the folder that are no images, by their endings."""
 
+    def plus(self, other: ImportResult) -> ImportResult:
+        """Return what happened to these items, and to others that were added after them."""
+        values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
+        sums = {
+            name: value + getattr(other, name)
+            for name, value in values.items()
+            if isinstance(value, int | tuple)
+        }
+        return replace(other, **{**sums, "audit": other.audit})
+
     def with_failed(self, errors: Mapping[str, str]) -> ImportResult:
         """Return it with the links that could not be fetched, and why."""
         return replace(self, failed=len(errors), failed_items=tuple(errors.items()))
@@ -618,6 +675,14 @@ class ShownQuestion:
     """A suggestion to accept or not; None for items that are answered blind."""
     explanation: Explanation | None = None
     """The explanation of the prediction; None if it is not computed yet or must not be shown."""
+
+    def as_question(self) -> Question:
+        """Return it as ``Campaign.ask`` does."""
+        reason: dict[str, Any] = dict(self.pick.scores)
+        if self.pick.predicted is not None:
+            reason["predicted"] = self.pick.predicted
+            reason["probability"] = self.pick.probability
+        return Question(self.item, self.content.text, self.pick.arm, self.pick.rank, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -756,6 +821,8 @@ class SuspectLabel:
     """The probability that the model gives the label."""
     content: str | None = None
     """The text, or the path of the image."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """The columns that the campaign's settings show, where a server fills them in."""
 
 
 @dataclass(frozen=True)

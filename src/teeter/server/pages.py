@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from fastapi import Request
+from fastapi.encoders import jsonable_encoder
 from fastapi.responses import Response
 from fastapi.templating import Jinja2Templates
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.items.columns import format_cell
-from teeter.campaigns.records import Disagreement, Permission, RecentAnswer, ShownQuestion
+from teeter.campaigns.records import (
+    Disagreement,
+    Permission,
+    RecentAnswer,
+    ShownQuestion,
+    SourceReport,
+)
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.server.access import SecurityConfig
 from teeter.server.access.permissions import (
@@ -21,8 +29,8 @@ from teeter.server.access.permissions import (
     permissions_in,
     require_permission,
 )
-from teeter.server.schemas import CampaignOut, LabelMode, LabelPageStart
 from teeter.server.service import CampaignService
+from teeter.server.workspace import ServedCampaign
 
 QUESTIONS_ON_PAGE = 40
 """Items that the labelling page has when it is loaded."""
@@ -79,13 +87,38 @@ def wants_part(request: Request) -> bool:
     return "hx-request" in headers and "hx-history-restore-request" not in headers
 
 
+class LabelMode(StrEnum):
+    """What the labelling page is used for."""
+
+    LABEL = "label"
+    SUSPECTS = "suspects"
+    DECIDE = "decide"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPageStart(ServedCampaign):
+    """What the labelling page knows when it is loaded."""
+
+    campaign: str
+    """Identifies the campaign, so that unsent answers never go to another of the same name."""
+    annotator: str
+    mode: LabelMode
+    questions: list[ShownQuestion] | list[Disagreement]
+    recent: list[RecentAnswer]
+    """Newest first."""
+    waiting: int
+    """Disagreements that need a decision."""
+    sources: list[SourceReport]
+    """The sources of suggestions."""
+
+
 @dataclass(frozen=True)
 class CampaignPage:
     """A page of a campaign that is being made."""
 
     request: Request
     service: CampaignService
-    campaign: CampaignOut
+    campaign: ServedCampaign
     tab: str
     """The menu entry that is marked."""
 
@@ -120,22 +153,18 @@ class CampaignPage:
         """
         suggestions = self.service.campaign.suggestions
         start = LabelPageStart(
-            slug=self.service.slug,
+            **vars(self.campaign),
             campaign=self.service.campaign.store.identity(),
             annotator=current_user(self.request),
             mode=mode,
-            kind=self.campaign.kind,
-            classes=self.campaign.classes,
-            strategy=self.campaign.strategy,
-            labelled=self.campaign.labelled,
-            items=self.campaign.items,
-            news=self.campaign.news,
             questions=questions,
             recent=recent,
             waiting=waiting,
             sources=suggestions.recent_sources() if mode is LabelMode.LABEL else [],
         )
-        return self.render("label.html", start=start, is_name_shared=is_name_shared)
+        return self.render(
+            "label.html", start=jsonable_encoder(start), is_name_shared=is_name_shared
+        )
 
 
 def open_campaign_page(
@@ -155,7 +184,7 @@ def open_campaign_page(
     return CampaignPage(request, service, describe_campaign(request, service), tab)
 
 
-def describe_campaign(request: Request, service: CampaignService) -> CampaignOut:
+def describe_campaign(request: Request, service: CampaignService) -> ServedCampaign:
     """Return a campaign, its progress, and what the user of a request may do in it."""
     permissions = permissions_in(request, service)
     return get_workspace(request).describe_campaign(service, permissions)

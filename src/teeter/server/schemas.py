@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC
-from enum import StrEnum
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -18,18 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from teeter.campaigns.items.columns import MAX_DEPTH
 from teeter.campaigns.records import (
     AnswerKind,
-    ClassInfo,
-    Disagreement,
-    EncodingResult,
-    ImportResult,
-    ItemKind,
-    ModelRound,
-    Permission,
-    RecentAnswer,
     Role,
-    ShownQuestion,
-    SourceReport,
-    SuspectLabel,
 )
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
@@ -92,50 +80,7 @@ class SessionIn(RequestBody):
     annotator: Name
 
 
-class SessionOut(BaseModel):
-    """Who answers, and the CSRF token that every change must send in the header X-CSRF-Token."""
-
-    annotator: str
-    csrf: str
-    needs_token: bool
-
-
 # Campaigns
-
-
-class CampaignOut(BaseModel):
-    """A campaign and its progress."""
-
-    slug: str
-    """The name of the campaign in URLs."""
-    name: str
-    kind: ItemKind
-    strategy: str
-    instructions: str
-    classes: list[ClassInfo]
-    items: int
-    labelled: int
-    skipped: int
-    unsure: int
-    flagged: int
-    model: int
-    """The version of the newest model; 0 before the first training."""
-    news: str
-    """One sentence about work in the background; empty while nothing runs."""
-    permissions: list[Permission]
-    """What you may do in the campaign."""
-    is_team: bool
-    """Whether several people work on the campaign."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CreatedCampaign:
-    """A campaign that was created from a file or a folder."""
-
-    slug: str
-    file: str
-    imported: ImportResult
-    """What came in."""
 
 
 class EncodeIn(RequestBody):
@@ -153,75 +98,7 @@ class PredictIn(RequestBody):
     )
 
 
-class PredictedText(BaseModel):
-    """The most probable class of a text."""
-
-    label: str
-    probability: float
-    """The calibrated probability of the class."""
-
-
-class PredictionsOut(BaseModel):
-    """The predictions of a model, in the order of the texts."""
-
-    model: int
-    """The number of the model."""
-    predictions: list[PredictedText]
-
-
-class TrainedModel(BaseModel):
-    """The result of a training run."""
-
-    trained: ModelRound | None
-    """The model; None if fewer than two classes have labels."""
-
-
-class JobStarted(BaseModel):
-    """Work that was started in the background."""
-
-    job: str
-    """The job's id, for ``GET /jobs/{job}``. Anyone who knows the id can see the result."""
-
-
-class JobState(StrEnum):
-    """The states of background work."""
-
-    WAITING = "waiting"
-    DONE = "done"
-    FAILED = "failed"
-
-
-class JobOut(BaseModel):
-    """The state of background work."""
-
-    state: JobState
-    detail: str | None = None
-    """Why the work failed."""
-    result: CreatedCampaign | EncodingResult | ImportResult | TrainedModel | None = None
-    done: int | None = None
-    """Number of items encoded so far, while an encoding runs."""
-    total: int | None = None
-    """Number of items to encode, including those already encoded."""
-    seconds_left: float | None = None
-    """Estimated seconds until the encoding is complete, if known."""
-
-
 # Items
-
-
-class QuestionsOut(BaseModel):
-    """Items to label, and the state of the background work."""
-
-    questions: list[ShownQuestion]
-    finished: bool
-    """Whether there are no items left for you."""
-    held_by_others: int
-    """When nothing is left for you: how many items other annotators have open."""
-    news: str
-    busy: bool
-    """Whether work is being done in the background."""
-    labelled: int
-    items: int
 
 
 # Answers
@@ -261,23 +138,6 @@ class UndoIn(RequestBody):
     number: int = Field(ge=1, le=MAX_ROW_ID)
 
 
-# Columns and the history
-
-
-# Progress
-
-
-class SuspectsOut(BaseModel):
-    """Labels that may be wrong, the least likely first."""
-
-    state: JobState
-    detail: str | None = None
-    """Why the search failed."""
-    suspects: list[SuspectLabel] = Field(default_factory=list)
-    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """By item id, the columns that the campaign's settings show."""
-
-
 # Teams
 
 
@@ -301,14 +161,6 @@ class PersonIn(RequestBody):
 
     name: Name
     role: Role = Role.ANNOTATOR
-
-
-@dataclasses.dataclass(frozen=True)
-class NewToken:
-    """A new token. It is shown only once."""
-
-    name: str
-    token: str
 
 
 # Classes and suggestions
@@ -335,61 +187,11 @@ class NamesIn(RequestBody):
     use: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class SourceRemoved:
-    """A source that was removed with its suggestions."""
-
-    name: str
-
-
 class SuggestIn(RequestBody):
     """How many items to ask the server's language model about."""
 
     limit: int | None = Field(default=None, ge=1, le=10_000_000)
     """None for all."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SuggestStarted:
-    """The language model that is being asked in the background."""
-
-    source: str
-    sent_to: str
-    """The host that the texts are sent to."""
-
-
-# Pages
-
-
-class LabelMode(StrEnum):
-    """What the labelling page is used for."""
-
-    LABEL = "label"
-    SUSPECTS = "suspects"
-    DECIDE = "decide"
-
-
-class LabelPageStart(BaseModel):
-    """What the labelling page knows when it is loaded."""
-
-    slug: str
-    campaign: str
-    """Identifies the campaign, so that unsent answers never go to another of the same name."""
-    annotator: str
-    mode: LabelMode
-    kind: ItemKind
-    classes: list[ClassInfo]
-    strategy: str
-    labelled: int
-    items: int
-    news: str
-    questions: list[ShownQuestion] | list[Disagreement]
-    recent: list[RecentAnswer]
-    """Newest first."""
-    waiting: int = 0
-    """Disagreements that need a decision."""
-    sources: list[SourceReport] = Field(default_factory=list)
-    """The sources of suggestions."""
 
 
 # Settings

@@ -9,22 +9,25 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.encoding import has_unencoded_items
 from teeter.campaigns.records import (
     Activity,
+    ClassInfo,
     EncodingResult,
     ImportResult,
     ItemColumns,
     ItemKind,
+    Job,
+    JobState,
     ModelRound,
     Permission,
     Role,
@@ -39,14 +42,6 @@ from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
-from teeter.server.schemas import (
-    CampaignOut,
-    CreatedCampaign,
-    JobOut,
-    JobStarted,
-    JobState,
-    TrainedModel,
-)
 from teeter.server.service import CampaignService, make_slug
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import (
@@ -138,24 +133,40 @@ _CAMPAIGN_NAME = re.compile(r"\w[\w .-]{0,79}")
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True)
-class JobStatus(Generic[ResultT]):
-    """How far background work is."""
+@dataclass(frozen=True, kw_only=True)
+class ServedCampaign:
+    """A campaign and its progress."""
 
-    state: JobState
-    result: ResultT | None = None
-    """The result, once it is done."""
-    error: str | None = None
-    """Why it failed."""
-
-
-@dataclass(frozen=True)
-class CampaignOwner:
-    """The owner of a new campaign."""
-
+    slug: str
+    """The name of the campaign in URLs."""
     name: str
-    source: CampaignService
-    """A campaign that they own, whose token they use for the new one too."""
+    kind: ItemKind
+    strategy: str
+    instructions: str
+    classes: list[ClassInfo]
+    items: int
+    labelled: int
+    skipped: int
+    unsure: int
+    flagged: int
+    model: int
+    """The version of the newest model; 0 before the first training."""
+    news: str
+    """One sentence about work in the background; empty while nothing runs."""
+    permissions: list[Permission]
+    """What you may do in the campaign."""
+    is_team: bool
+    """Whether several people work on the campaign."""
+
+
+@dataclass(frozen=True)
+class CreatedCampaign:
+    """A campaign that was created from a file or a folder."""
+
+    slug: str
+    file: str
+    imported: ImportResult
+    """What came in."""
 
 
 @dataclass
@@ -212,9 +223,10 @@ class Workspace:
         self.unreadable_files: dict[str, str] = {}
         """Files of the folder that cannot be opened, and why."""
 
-        self._jobs: dict[str, Callable[[], JobOut]] = {}
-        """Functions that return the state of a job, by ids that only those who started it know."""
-        self._creations: dict[str, tuple[object, JobStarted]] = {}
+        self._jobs: dict[str, tuple[Future[Any], str | None]] = {}
+        """What jobs wait for, and the campaign that they encode, by ids that only those who started
+        them know."""
+        self._creations: dict[str, tuple[object, Job[CreatedCampaign]]] = {}
         """What was asked, and the job that does it, by the name of the new campaign."""
         self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
         """By the slug of a campaign and the kind of map."""
@@ -346,23 +358,19 @@ class Workspace:
 
     def describe_campaign(
         self, service: CampaignService, permissions: Collection[Permission]
-    ) -> CampaignOut:
+    ) -> ServedCampaign:
         """Return a campaign and its progress."""
         settings = service.campaign.settings
         counts = service.campaign.items.count()
         newest_model = service.campaign.newest_model()
-        return CampaignOut(
+        return ServedCampaign(
             slug=service.slug,
             name=service.campaign.name,
             kind=ItemKind(settings.kind),
             strategy=settings.strategy,
             instructions=settings.instructions,
             classes=service.campaign.classes.all(),
-            items=counts.items,
-            labelled=counts.labelled,
-            skipped=counts.skipped,
-            unsure=counts.unsure,
-            flagged=counts.flagged,
+            **vars(counts),
             model=0 if newest_model is None else newest_model.version,
             news=self._describe_news(service, newest_model),
             permissions=sorted(permissions),
@@ -505,15 +513,17 @@ class Workspace:
         classes: Sequence[str],
         settings: Settings,
         *,
-        owner: CampaignOwner | None,
         columns: ItemColumns,
+        owner: str,
+        owned: CampaignService | None,
         asked: object = None,
-    ) -> JobStarted:
+    ) -> Job[CreatedCampaign]:
         """Create a campaign in the background.
 
         Args:
             source: a file of items, which is removed if it was uploaded, or a folder of images.
-            owner: its first member; None for a campaign that is open to everyone.
+            owner: its first member, who can use it with the token that they have in ``owned``.
+            owned: a campaign that they own; None for a new one that is open to everyone.
             asked: what ``find_creation`` compares, if the request is sent again.
         """
         # Done when the campaign is open here, not when the worker has written the file.
@@ -525,8 +535,8 @@ class Workspace:
 
             try:
                 created = creating.result()
-                if owner is not None:
-                    _add_owner(path, owner)
+                if owned is not None:
+                    _add_owner(path, owner, owned)
 
                 location: str | Path = path
                 if self.database is not None:
@@ -543,19 +553,13 @@ class Workspace:
                 sentence = str(error).replace(f"{source.parent}{os.sep}", "")
                 opened.set_exception(InputError(sentence))
 
-        def describe() -> JobOut:
-            status = self._read_status(opened)
-            job = JobOut(state=status.state, detail=status.error, result=status.result)
-            self._add_progress(job, str(path))
-            return job
-
         request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
         self.slow_worker.submit(request).add_done_callback(open_created)
-        started = self._add_job(describe)
+        started = self._follow(opened, str(path))
         self._creations[path.stem] = (asked, started)
         return started
 
-    def find_creation(self, name: str, asked: object) -> JobStarted | None:
+    def find_creation(self, name: str, asked: object) -> Job[CreatedCampaign] | None:
         """Return the job that creates or created a campaign, if the same was asked before.
 
         A client that got no reply sends its request again.
@@ -566,54 +570,33 @@ class Workspace:
 
         job = self.describe_job(started.job)
         # A creation that failed is tried again, and so is one whose campaign was deleted since.
-        is_there = isinstance(job.result, CreatedCampaign) and job.result.slug in self.services
+        is_there = job.result is not None and job.result.slug in self.services
         return started if is_there or job.state is JobState.WAITING else None
 
-    def train(self, service: CampaignService) -> JobStarted:
+    def train(self, service: CampaignService) -> Job[ModelRound | None]:
         """Train a model in the background."""
-        training = self.trainer.submit(TrainModel(service.location))
+        return self._follow(self.trainer.submit(TrainModel(service.location)))
 
-        def describe() -> JobOut:
-            status = self._read_status(training)
-            job = JobOut(state=status.state, detail=status.error)
-            if status.state is JobState.DONE:
-                job.result = TrainedModel(trained=status.result)
-            return job
-
-        return self._add_job(describe)
-
-    def encode(self, service: CampaignService, encoder: str | None = None) -> JobStarted:
+    def encode(self, service: CampaignService, encoder: str | None = None) -> Job[EncodingResult]:
         """Compute features in the background, or switch to another encoder.
 
         Args:
             encoder: the encoder to switch to, or None to resume with the current one.
         """
-        future = self.slow_worker.submit(EncodeItems(service.location, encoder))
+        encoding = self.slow_worker.submit(EncodeItems(service.location, encoder))
+        return self._follow(encoding, service.location)
 
-        def describe() -> JobOut:
-            status = self._read_status(future)
-            job = JobOut(state=status.state, detail=status.error)
-            self._add_progress(job, service.location)
-            if status.result is not None:
-                job.result = self._redact_encoding(status.result)
-            return job
-
-        return self._add_job(describe)
-
-    def follow_addition(self, service: CampaignService, adding: Future[ImportResult]) -> JobStarted:
+    def follow_addition(
+        self, service: CampaignService, adding: Future[ImportResult]
+    ) -> Job[ImportResult]:
         """Follow items that are being added as a job, and encode them afterwards."""
 
         def encode_added(added: Future[ImportResult]) -> None:
             if not added.cancelled() and added.exception() is None:
                 self.encode_soon(service)
 
-        def describe() -> JobOut:
-            status = self._read_status(adding)
-            result = None if status.result is None else self.redact_import(status.result)
-            return JobOut(state=status.state, detail=status.error, result=result)
-
         adding.add_done_callback(encode_added)
-        return self._add_job(describe)
+        return self._follow(adding)
 
     def encode_soon(self, service: CampaignService) -> None:
         """Encode new items when no others have come for a moment.
@@ -638,39 +621,45 @@ class Workspace:
             # The next start of the server encodes them.
             logger.warning("The items of %s cannot be encoded: %s", service.campaign.name, error)
 
-    def _add_progress(self, job: JobOut, location: str) -> None:
-        """Add the progress of an encoding to the state of a job."""
-        status = self.slow_worker.status(location)
-        if job.state is JobState.WAITING and status.activity is Activity.ENCODING:
-            job.done = status.encoded
-            job.total = status.to_encode
-            job.seconds_left = status.seconds_left()
+    def _follow(self, future: Future[ResultT], encoded: str | None = None) -> Job[ResultT]:
+        """Keep a job, and return it with the id by which its state is found.
 
-    def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
-        """Keep a job, and return the id by which its state is found."""
+        Args:
+            encoded: the location of the campaign whose items it encodes, to say how far it is.
+        """
         # Random: the id is all that one needs to read the state of a job.
         job_id = secrets.token_urlsafe(12)
         with self._lock:
-            self._jobs[job_id] = describe
+            self._jobs[job_id] = (future, encoded)
             while len(self._jobs) > _MAX_JOBS:
                 del self._jobs[next(iter(self._jobs))]  # the oldest
 
-        return JobStarted(job=job_id)
+        return Job(JobState.WAITING, job_id)
 
-    def describe_job(self, job_id: str) -> JobOut:
+    def describe_job(self, job_id: str) -> Job[Any]:
         """Return the state of a job.
 
         Raises:
             UnknownResourceError: there is no such job.
         """
-        describe = self._jobs.get(job_id)
-        if describe is None:
+        if job_id not in self._jobs:
             raise UnknownResourceError(
                 "This background job does not exist, or its result has been discarded."
             )
-        return describe()
 
-    def draw_map(self, service: CampaignService, kind: MapKind) -> JobStatus[MapFile]:
+        future, encoded = self._jobs[job_id]
+        job = replace(self._read_state(future), job=job_id)
+        if job.state is not JobState.WAITING or encoded is None:
+            return job
+
+        status = self.slow_worker.status(encoded)
+        if status.activity is not Activity.ENCODING:
+            return job
+        return replace(
+            job, done=status.encoded, total=status.to_encode, seconds_left=status.seconds_left()
+        )
+
+    def draw_map(self, service: CampaignService, kind: MapKind) -> Job[MapFile]:
         """Return the newest map, and start to draw it again if a model or the items are newer.
 
         An outdated map is returned until the new one is ready.
@@ -684,9 +673,9 @@ class Workspace:
                 drawings.current = drawings.next
                 drawings.next = None
 
-        status: JobStatus[MapFile] = JobStatus(JobState.WAITING)
+        status: Job[MapFile] = Job(JobState.WAITING)
         if drawings.current is not None:
-            status = self._read_status(drawings.current)
+            status = self._read_state(drawings.current)
 
         # t-SNE fails if its package is missing, and would fail again.
         is_hopeless = status.state is JobState.FAILED and kind is MapKind.TSNE
@@ -702,7 +691,7 @@ class Workspace:
 
     def find_suspects(
         self, service: CampaignService, *, again: bool = False
-    ) -> JobStatus[list[SuspectLabel]]:
+    ) -> Job[list[SuspectLabel]]:
         """Return labels that may be wrong, once they are found.
 
         Args:
@@ -717,20 +706,26 @@ class Workspace:
             with self._lock:
                 self._searches[service.slug] = search
 
-        return self._read_status(search)
+        return self._read_state(search)
 
-    def _read_status(self, future: Future[ResultT]) -> JobStatus[ResultT]:
-        """Return the state of a future, without paths and arguments in its error."""
+    def _read_state(self, future: Future[ResultT]) -> Job[ResultT]:
+        """Return the state of a future, without paths and arguments in its error or result."""
         if not future.done():
-            return JobStatus(JobState.WAITING)
+            return Job(JobState.WAITING)
         if future.cancelled():
-            return JobStatus(JobState.FAILED, error="The server is shutting down.")
+            return Job(JobState.FAILED, detail="The server is shutting down.")
 
         error = future.exception()
         if error is not None:
             sentence = _ARGUMENT.sub("", self.redact_paths(str(error)))
-            return JobStatus(JobState.FAILED, error=sentence)
-        return JobStatus(JobState.DONE, result=future.result())
+            return Job(JobState.FAILED, detail=sentence)
+
+        result: Any = future.result()
+        if isinstance(result, ImportResult):
+            result = self.redact_import(result)
+        elif isinstance(result, EncodingResult):
+            result = self._redact_encoding(result)
+        return Job(JobState.DONE, result=result)
 
     def warm_up(self, locations: Iterable[str | Path] = ()) -> None:
         """Start the trainer, and pick items for the annotators who are expected.
@@ -780,12 +775,11 @@ class Workspace:
         shutil.rmtree(self.temp, ignore_errors=True)
 
 
-def _add_owner(path: Path, owner: CampaignOwner) -> None:
+def _add_owner(path: Path, owner: str, owned: CampaignService) -> None:
     """Make a user the owner of a new campaign, with the token that they have in another one."""
     campaign = Campaign.open(path)
     try:
-        other_people = owner.source.campaign.people
-        campaign.people.add_as_in(other_people, owner.name, Role.OWNER, who=owner.name)
+        campaign.people.add_as_in(owned.campaign.people, owner, Role.OWNER, who=owner)
     finally:
         campaign.database.close()
 

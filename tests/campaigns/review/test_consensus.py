@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.consensus import dawid_skene as reference_dawid_skene
-from teeter.campaigns.records import Answer
+from teeter.campaigns.records import Answer, ConsensusLabel
 from teeter.campaigns.review.consensus import (
     PRIOR_RIGHT,
     PRIOR_WRONG,
-    ConsensusLabel,
     combine_answers,
     dawid_skene,
     majority_labels,

@@ -18,12 +18,12 @@ def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
     client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"})
     body = {"name": "spam", "new_name": "ads", "description": "Offers."}
 
-    classes = client.patch(f"{AT}/classes", json=body).json()["classes"]
+    classes = client.patch(f"{AT}/classes", json=body).json()
 
     assert [entry["name"] for entry in classes] == ["ads", "ham"]
     assert classes[0]["description"] == "Offers."
     examples = {"name": "ads", "examples": ["Win!"]}
-    changed = client.patch(f"{AT}/classes", json=examples).json()["classes"][0]
+    changed = client.patch(f"{AT}/classes", json=examples).json()[0]
     assert (changed["description"], changed["examples"]) == ("Offers.", ["Win!"])
     assert client.get(f"{AT}/item", params={"id": "t1"}).json()["label"] == "ads"
     late = client.post(f"{AT}/answers", json={"item": "t3", "label": "spam"})
@@ -46,7 +46,7 @@ def test_a_class_that_two_requests_add_at_once_is_there_once(client: TestClient)
         responses = [pool.submit(send) for _ in range(8)]
 
     for response in responses:
-        names = [entry["name"] for entry in response.result().json()["classes"]]
+        names = [entry["name"] for entry in response.result().json()]
         assert names == ["spam", "ham", "maybe"]
 
 

@@ -169,16 +169,16 @@ def test_items_are_changed_withdrawn_and_put_back(client: TestClient) -> None:
     changed = client.patch(f"{AT}/item", json=body).json()
     repeated = client.patch(f"{AT}/item", json=body).json()
 
-    assert changed == {"item": "t1", "changed": True}
-    assert repeated == {"item": "t1", "changed": False}
+    assert changed is True
+    assert repeated is False
     item = client.get(f"{AT}/item", params={"id": "t1"}).json()
     assert (item["content"]["text"], item["label"]) == ("A new text", "ham")
     assert item["row"] == {"customer": "ACME"}
     moved = client.post(f"{AT}/items/withdraw", json={"items": ["t1", "t2"], "reason": "private"})
-    assert moved.json() == {"items": 2}
+    assert moved.json() == 2
     listed = client.get(f"{AT}/items", params={"state": "withdrawn"}).json()["items"]
     assert [row["state"] for row in listed] == ["ham, withdrawn", "withdrawn"]
-    assert client.post(f"{AT}/items/put-back", json={"items": ["t1"]}).json() == {"items": 1}
+    assert client.post(f"{AT}/items/put-back", json={"items": ["t1"]}).json() == 1
     lost = client.post(f"{AT}/items/withdraw", json={"items": ["t3", "lost"]})
     assert lost.status_code == 404
     assert client.patch(f"{AT}/item", json={"item": "lost", "text": "x"}).status_code == 404

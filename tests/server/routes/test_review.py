@@ -28,11 +28,11 @@ def test_suspect_labels_are_found_and_can_be_confirmed(labelled: LabelledCampaig
 
     suspects = client.get(f"{AT}/suspects?again=true").json()
     assert suspects["state"] == "done"
-    assert wrong in {suspect["item"] for suspect in suspects["suspects"]}
+    assert wrong in {suspect["item"] for suspect in suspects["result"]}
 
     assert client.post(f"{AT}/keep", json={"item": wrong}).status_code == 200
     suspects = client.get(f"{AT}/suspects?again=true").json()
-    assert wrong not in {suspect["item"] for suspect in suspects["suspects"]}
+    assert wrong not in {suspect["item"] for suspect in suspects["result"]}
 
 
 def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:

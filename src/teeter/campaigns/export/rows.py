@@ -18,8 +18,8 @@ from teeter.campaigns.items.columns import (
     typed_value,
     typed_values,
 )
-from teeter.campaigns.records import ColumnType, ItemKind, Labeller
-from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
+from teeter.campaigns.records import ColumnType, ConsensusLabel, ItemKind, Labeller
+from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 

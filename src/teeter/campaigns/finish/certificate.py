@@ -27,8 +27,8 @@ from teeter.campaigns.finish.report import (
     percent,
     wrong_share,
 )
-from teeter.campaigns.records import Certificate, FinishReport
-from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
+from teeter.campaigns.records import Certificate, ConsensusLabel, FinishReport
+from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
 

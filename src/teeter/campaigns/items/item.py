@@ -40,7 +40,7 @@ _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 """The fields of a dictionary that make an item. All others are columns beside it."""
 
-_ROW_FIELDS = frozenset({"id", "label"})
+ROW_FIELDS = frozenset({"id", "label"})
 """The same for an item that is a whole row."""
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -98,12 +98,12 @@ def parse_items(
     items = []
     columns = []
     for entry in entries:
-        fields = _ROW_FIELDS if rows else ITEM_FIELDS
+        fields = ROW_FIELDS if rows else ITEM_FIELDS
         cells: dict[str, Any] = {}
         if isinstance(entry, Mapping):
             cells = {str(name): value for name, value in entry.items() if name not in fields}
         if rows and isinstance(entry, Mapping):
-            entry = {name: entry[name] for name in _ROW_FIELDS if name in entry}
+            entry = {name: entry[name] for name in ROW_FIELDS if name in entry}
             entry["text"] = _make_card(cells)
         items.append(_parse_item(entry, kind, folder))
         columns.append(cells)

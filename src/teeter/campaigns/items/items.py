@@ -26,6 +26,7 @@ from teeter.campaigns.records import (
     Answer,
     AnswerKind,
     ChangedPrediction,
+    ConsensusLabel,
     ConsensusMethod,
     ItemColumns,
     ItemContent,
@@ -40,7 +41,7 @@ from teeter.campaigns.records import (
     ShownColumn,
     TableColumn,
 )
-from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
+from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import CampaignStore, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.database import format_time

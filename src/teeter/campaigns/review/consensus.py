@@ -16,7 +16,13 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.records import Answer, AnswerKind, ConsensusMethod, Decision
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    ConsensusLabel,
+    ConsensusMethod,
+    Decision,
+)
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
 
@@ -31,17 +37,6 @@ PRIOR_WRONG = 0.5
 """Wrong answers of each class assumed at the start, spread over the other classes."""
 
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class ConsensusLabel:
-    """The label of an item, from all answers to it."""
-
-    label: str
-    confidence: float
-    """The share of annotators who gave the label, or its probability; 1 for a decision."""
-    by: str
-    """The consensus method, the name of the reviewer who decided, or the id of a certificate."""
 
 
 def majority_labels(answers: Iterable[Answer]) -> dict[str, str]:

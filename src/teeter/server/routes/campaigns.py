@@ -9,7 +9,15 @@ from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 
 from teeter.campaigns.classes import validate_classes
-from teeter.campaigns.records import HistoryPage, ItemColumns, Permission
+from teeter.campaigns.records import (
+    EncodingResult,
+    HistoryPage,
+    ImportResult,
+    ItemColumns,
+    Job,
+    ModelRound,
+    Permission,
+)
 from teeter.campaigns.settings import Settings, offered_settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store.schema import MAX_ROW_ID
@@ -26,9 +34,9 @@ from teeter.server.access.permissions import (
     require_permission,
 )
 from teeter.server.pages import describe_campaign, render_page
-from teeter.server.schemas import CampaignOut, JobOut, JobStarted, SettingsIn, settings_from_form
+from teeter.server.schemas import SettingsIn, settings_from_form
 from teeter.server.uploads import save_upload, upload_digest
-from teeter.server.workspace import CampaignOwner
+from teeter.server.workspace import CreatedCampaign, ServedCampaign
 
 router = APIRouter(prefix="/api/v1")
 page_router = APIRouter(include_in_schema=False)
@@ -38,7 +46,7 @@ page_router = APIRouter(include_in_schema=False)
 class VisibleCampaigns:
     """The campaigns that a user may see."""
 
-    campaigns: list[CampaignOut]
+    campaigns: list[ServedCampaign]
     errors: dict[str, str]
     """Why campaigns cannot be read now, by their names."""
 
@@ -53,7 +61,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     workspace.close_missing_campaigns()
     workspace.open_new_campaigns()
 
-    campaigns: list[CampaignOut] = []
+    campaigns: list[ServedCampaign] = []
     errors: dict[str, StoreError] = {}
     for service in list(workspace.services.values()):
         # Its page says what happened. The list shows what can be opened.
@@ -107,7 +115,7 @@ def show_home(request: Request) -> Response:
     )
 
 
-def _redirect_to_only_campaign(request: Request, campaign: CampaignOut) -> Response:
+def _redirect_to_only_campaign(request: Request, campaign: ServedCampaign) -> Response:
     # Opening the labelling page assigns items, and others would have to wait for them. So people
     # who decide rather than label begin at the progress.
     has_members = get_workspace(request).campaign_tokens.is_required()
@@ -118,7 +126,7 @@ def _redirect_to_only_campaign(request: Request, campaign: CampaignOut) -> Respo
 
 
 @router.get("/campaigns")
-def list_campaigns(request: Request) -> list[CampaignOut]:
+def list_campaigns(request: Request) -> list[ServedCampaign]:
     """List the campaigns that you may see and that can be read."""
     return find_visible_campaigns(request).campaigns
 
@@ -162,7 +170,7 @@ def create_campaign(
         str, Form(max_length=200, description="A column of links to images, instead of texts.")
     ] = "",
     settings: Annotated[Settings, Depends(settings_from_form)],
-) -> JobStarted:
+) -> Job[CreatedCampaign]:
     """Create a campaign from an uploaded file or a folder of images, in the background.
 
     Sent again, it returns the job that creates the campaign, or has created it. If campaigns of
@@ -201,25 +209,28 @@ def create_campaign(
     else:
         raise InputError("Give either a file or a folder of images.")
 
-    owner = None
-    # The owner can use the new campaign with the token that they have already.
-    owned = owned_campaign(request)
-    if owned is not None:
-        owner = CampaignOwner(current_user(request), owned)
-
     return workspace.create_campaign(
-        source, path, class_names, settings, owner=owner, columns=columns, asked=asked
+        source,
+        path,
+        class_names,
+        settings,
+        columns=columns,
+        owner=current_user(request),
+        owned=owned_campaign(request),
+        asked=asked,
     )
 
 
 @router.get("/jobs/{job_id}")
-def get_job(request: Request, job_id: str) -> JobOut:
+def get_job(
+    request: Request, job_id: str
+) -> Job[CreatedCampaign | EncodingResult | ImportResult | ModelRound]:
     """Return the state of a background job that you started."""
     return get_workspace(request).describe_job(job_id)
 
 
 @router.get("/campaigns/{slug}")
-def get_campaign(request: Request, slug: str) -> CampaignOut:
+def get_campaign(request: Request, slug: str) -> ServedCampaign:
     """Return a campaign and its progress."""
     return describe_campaign(request, require_permission(request, slug, Permission.ANSWER))
 

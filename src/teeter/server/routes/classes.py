@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES, validate_description
 from teeter.campaigns.learning.prior import explain_unused_names
@@ -38,12 +38,6 @@ class ClassIn(RequestBody):
     name: str = Field(min_length=1, max_length=1000)
 
 
-class ClassesOut(BaseModel):
-    """All classes, in their order."""
-
-    classes: list[ClassInfo]
-
-
 @router.get("/classes")
 def list_classes(request: Request, slug: str) -> list[ClassInfo]:
     """Return the classes, what they mean, and their shortcuts."""
@@ -51,15 +45,15 @@ def list_classes(request: Request, slug: str) -> list[ClassInfo]:
 
 
 @router.post("/classes")
-def add_class(request: Request, slug: str, body: ClassIn) -> ClassesOut:
+def add_class(request: Request, slug: str, body: ClassIn) -> list[ClassInfo]:
     """Add a class after the others, unless it is there already. Labels stay as they are."""
     service = require_permission(request, slug, Permission.MANAGE)
     service.campaign.classes.add(body.name, who=current_user(request))
-    return ClassesOut(classes=service.campaign.classes.all())
+    return service.campaign.classes.all()
 
 
 @router.patch("/classes")
-def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut:
+def change_class(request: Request, slug: str, body: ClassChangeIn) -> list[ClassInfo]:
     """Rename a class, or change what it means. Its labels stay.
 
     Answers with the old name still count for the class. Fields that are left out stay.
@@ -79,7 +73,7 @@ def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut
         campaign.classes.rename(body.name, body.new_name, description=description, who=user)
     elif description is not None:
         campaign.classes.describe({body.name: description}, who=user)
-    return ClassesOut(classes=service.campaign.classes.all())
+    return service.campaign.classes.all()
 
 
 @router.post("/classes/describe")

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.items.item import ITEM_FIELDS
@@ -27,6 +27,7 @@ from teeter.campaigns.records import (
     ItemPage,
     ItemQuery,
     ItemRow,
+    Job,
     Permission,
     TableColumn,
 )
@@ -39,7 +40,7 @@ from teeter.server.access.permissions import (
     require_permission,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.schemas import ItemId, JobStarted, RequestBody, ShallowJson
+from teeter.server.schemas import ItemId, RequestBody, ShallowJson
 from teeter.server.uploads import image_response, save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
 
@@ -107,14 +108,6 @@ class ItemChangeIn(RequestBody):
     """New values by column, null for a missing one. Other columns stay."""
 
 
-class ItemChanged(BaseModel):
-    """What happened to an item."""
-
-    item: str
-    changed: bool
-    """False if the item had this content and these columns before."""
-
-
 class ItemIdsIn(RequestBody):
     """Ids of items."""
 
@@ -125,12 +118,6 @@ class WithdrawIn(ItemIdsIn):
     """Items to take out of the campaign."""
 
     reason: str | None = Field(default=None, max_length=2000)
-
-
-class ItemsMoved(BaseModel):
-    """How many items were withdrawn or put back. Those that already were do not count."""
-
-    items: int
 
 
 # The table and an item
@@ -246,10 +233,7 @@ def list_items(
 def list_columns(request: Request, slug: str) -> list[TableColumn]:
     """List the columns that items came with, in the order of their files."""
     service = require_permission(request, slug, Permission.REVIEW)
-    return [
-        TableColumn(name=column.name, type=column.type)
-        for column in service.campaign.items.columns()
-    ]
+    return service.campaign.items.columns()
 
 
 @page_router.get("/c/{slug}/item")
@@ -409,7 +393,7 @@ def upload_items(
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200)] = "",
     image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
-) -> JobStarted:
+) -> Job[ImportResult]:
     """Add the items of a table with all its columns, in the background.
 
     In a campaign of table rows, the items are the rows.
@@ -426,29 +410,30 @@ def upload_items(
 
 
 @router.patch("/item")
-def change_item(request: Request, slug: str, body: ItemChangeIn) -> ItemChanged:
-    """Change the text, the features or columns of an item. Its answers stay.
+def change_item(request: Request, slug: str, body: ItemChangeIn) -> bool:
+    """Change the text, the features or columns of an item, and return whether this changed it.
 
-    Fields that are left out stay as they are. The history has the old content and the new one.
+    Its answers stay, and so do fields that are left out. The history has the old content and the
+    new one.
     """
     service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude={"item"}, exclude_none=True)
     change = ChangeItem(service.location, body.item, json.dumps(changes), current_user(request))
-    return ItemChanged(item=change.item, changed=_wait_for_worker(request, change))
+    return _wait_for_worker(request, change)
 
 
 @router.post("/items/withdraw")
-def withdraw_items(request: Request, slug: str, body: WithdrawIn) -> ItemsMoved:
-    """Take items out of the campaign. They keep their answers, and can be put back."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    user = current_user(request)
-    return ItemsMoved(
-        items=service.campaign.items.withdraw(body.items, reason=body.reason, who=user)
-    )
+def withdraw_items(request: Request, slug: str, body: WithdrawIn) -> int:
+    """Take items out of the campaign, and return how many were in it until now.
+
+    They keep their answers, and can be put back.
+    """
+    items = require_permission(request, slug, Permission.MANAGE).campaign.items
+    return items.withdraw(body.items, reason=body.reason, who=current_user(request))
 
 
 @router.post("/items/put-back")
-def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> ItemsMoved:
-    """Put withdrawn items back, with everything they had."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return ItemsMoved(items=service.campaign.items.put_back(body.items, who=current_user(request)))
+def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> int:
+    """Put withdrawn items back, with everything they had, and return how many were withdrawn."""
+    items = require_permission(request, slug, Permission.MANAGE).campaign.items
+    return items.put_back(body.items, who=current_user(request))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -30,8 +30,8 @@ from teeter.server.access.permissions import (
     get_workspace,
     require_permission,
 )
-from teeter.server.pages import QUESTIONS_ON_PAGE, open_campaign_page
-from teeter.server.schemas import AnswerIn, ConfirmationIn, LabelMode, QuestionsOut, UndoIn
+from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
+from teeter.server.schemas import AnswerIn, ConfirmationIn, UndoIn
 from teeter.server.service import CampaignService
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -74,10 +74,26 @@ def _is_name_shared(request: Request, service: CampaignService) -> bool:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuestionPage:
+    """Items to label, and the state of the background work."""
+
+    questions: list[ShownQuestion]
+    finished: bool
+    """Whether there are no items left for you."""
+    held_by_others: int
+    """When nothing is left for you: how many items other annotators have open."""
+    news: str
+    busy: bool
+    """Whether work is being done in the background."""
+    labelled: int
+    items: int
+
+
 @router.get("/questions")
 def list_questions(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
-) -> QuestionsOut:
+) -> QuestionPage:
     """Return items to label.
 
     If there are none and ``finished`` is false, items are still being picked: repeat the request.
@@ -99,7 +115,7 @@ def list_questions(
 
     is_finished = not questions and annotator in status.finished_annotators
     counts = campaign.items.count()
-    return QuestionsOut(
+    return QuestionPage(
         questions=questions,
         finished=is_finished,
         held_by_others=count_held_by_others(campaign, annotator) if is_finished else 0,

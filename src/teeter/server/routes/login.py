@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
@@ -12,7 +13,7 @@ from teeter.server.access import TooManyLoginsError, WrongTokenError
 from teeter.server.access.middlewares import local_path
 from teeter.server.access.permissions import current_session, current_user, get_workspace
 from teeter.server.pages import render_page
-from teeter.server.schemas import SessionIn, SessionOut
+from teeter.server.schemas import SessionIn
 
 router = APIRouter(prefix="/api/v1")
 page_router = APIRouter(include_in_schema=False)
@@ -21,10 +22,19 @@ _RETRY_SECONDS = 60
 """How long to wait after too many wrong tokens."""
 
 
+@dataclass(frozen=True)
+class CurrentSession:
+    """Who answers, and the CSRF token that every change must send in the header X-CSRF-Token."""
+
+    annotator: str
+    csrf: str
+    needs_token: bool
+
+
 @router.get("/session")
-def get_session(request: Request) -> SessionOut:
+def get_session(request: Request) -> CurrentSession:
     """Return the name you answer under, and the CSRF token to send with every change."""
-    return SessionOut(
+    return CurrentSession(
         annotator=current_user(request),
         csrf=current_session(request).csrf_token,
         needs_token=get_workspace(request).auth.requires_login(),
@@ -32,7 +42,7 @@ def get_session(request: Request) -> SessionOut:
 
 
 @router.post("/session")
-def choose_name(request: Request, body: SessionIn) -> SessionOut:
+def choose_name(request: Request, body: SessionIn) -> CurrentSession:
     """Choose the name to answer under, on a server that requires no login."""
     auth = get_workspace(request).auth
     if auth.requires_login():
@@ -40,7 +50,7 @@ def choose_name(request: Request, body: SessionIn) -> SessionOut:
 
     session = auth.session_for_name(body.annotator)
     request.state.session = session
-    return SessionOut(annotator=body.annotator, csrf=session.csrf_token, needs_token=False)
+    return CurrentSession(annotator=body.annotator, csrf=session.csrf_token, needs_token=False)
 
 
 @page_router.get("/login")

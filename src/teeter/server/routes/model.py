@@ -9,11 +9,12 @@ from fastapi import APIRouter, Form, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, Response
 
-from teeter.campaigns.records import Permission
+from teeter.campaigns.records import EncodingResult, Job, ModelRound, Permission
+from teeter.classifier import Prediction
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import StoreError
 from teeter.server.access.permissions import get_workspace, require_permission
-from teeter.server.schemas import EncodeIn, JobStarted, PredictedText, PredictIn, PredictionsOut
+from teeter.server.schemas import EncodeIn, PredictIn
 from teeter.server.worker.requests import PredictTexts
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -24,8 +25,11 @@ _PREDICTION_SECONDS = 60.0
 
 
 @router.post("/train", status_code=202)
-def train(request: Request, slug: str) -> JobStarted:
-    """Train a model now, in the background."""
+def train(request: Request, slug: str) -> Job[ModelRound | None]:
+    """Train a model now, in the background.
+
+    The result is null if fewer than two classes have labels.
+    """
     service = require_permission(request, slug, Permission.MANAGE)
     return get_workspace(request).train(service)
 
@@ -46,7 +50,7 @@ def train_from_page(request: Request, slug: str) -> Response:
 
 
 @router.post("/encode", status_code=202)
-def encode(request: Request, slug: str, body: EncodeIn) -> JobStarted:
+def encode(request: Request, slug: str, body: EncodeIn) -> Job[EncodingResult]:
     """Compute the features of items, or switch to another encoder, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
     if body.encoder is not None:
@@ -70,20 +74,22 @@ def encode_from_page(
 
 
 @router.post("/predict")
-async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOut:
-    """Predict the classes of new texts with the newest model. Nothing is stored."""
+async def predict(
+    request: Request, response: Response, slug: str, body: PredictIn
+) -> list[Prediction]:
+    """Predict the classes of new texts with the newest model. Nothing is stored.
+
+    The header ``X-Model-Version`` has the number of the model.
+    """
     service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
     worker = get_workspace(request).trainer
     future = worker.submit(PredictTexts(service.location, tuple(body.texts)))
     try:
         # Shielded, because the worker sets the result later even if no request waits for it.
         predicting = asyncio.shield(asyncio.wrap_future(future))
-        predicted = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
+        version, predictions = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
     except TimeoutError:
         raise StoreError("The server is busy with other work: try again later.") from None
 
-    predictions = [
-        PredictedText(label=label, probability=probability)
-        for label, probability in predicted.predictions
-    ]
-    return PredictionsOut(model=predicted.model, predictions=predictions)
+    response.headers["x-model-version"] = str(version)
+    return predictions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -14,9 +16,17 @@ from teeter.server.access.permissions import (
     require_permission,
 )
 from teeter.server.pages import open_campaign_page
-from teeter.server.schemas import NameIn, NewToken, PersonIn
+from teeter.server.schemas import NameIn, PersonIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A new token. It is shown only once."""
+
+    name: str
+    token: str
 
 
 @router.get("/team")

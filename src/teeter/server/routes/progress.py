@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from fastapi.encoders import jsonable_encoder
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from teeter.campaigns.records import (
@@ -30,7 +31,6 @@ from teeter.server.charts import (
     reliability_chart,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.schemas import JobOut
 from teeter.server.worker.requests import MapKind
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -148,8 +148,7 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
     drawing = get_workspace(request).draw_map(service, kind)
 
     if drawing.result is None:
-        job = JobOut(state=drawing.state, detail=drawing.error)
-        return JSONResponse(job.model_dump(mode="json"), 202)
+        return JSONResponse(jsonable_encoder(drawing), 202)
 
     return FileResponse(
         drawing.result.file,

@@ -14,12 +14,14 @@ from teeter.campaigns.records import (
     AnswerReceipt,
     Decision,
     DisagreementPage,
+    Job,
     Permission,
     RecentAnswer,
+    SuspectLabel,
 )
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.pages import QUESTIONS_ON_PAGE, open_campaign_page
-from teeter.server.schemas import DecisionIn, LabelMode, SuspectsOut, UndoIn
+from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
+from teeter.server.schemas import DecisionIn, UndoIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -39,14 +41,21 @@ def show_suspects(request: Request, slug: str) -> Response:
 
 
 @router.get("/suspects")
-def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsOut:
-    """Return labels that may be wrong. Repeat the request while the state is ``waiting``."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    status = get_workspace(request).find_suspects(service, again=again)
+def find_suspects(request: Request, slug: str, again: bool = False) -> Job[list[SuspectLabel]]:
+    """Return labels that may be wrong, the least likely first.
 
-    suspects = status.result or []
-    columns = service.campaign.items.shown_columns([suspect.item for suspect in suspects])
-    return SuspectsOut(state=status.state, detail=status.error, suspects=suspects, columns=columns)
+    Repeat the request while the state is ``waiting``.
+    """
+    service = require_permission(request, slug, Permission.REVIEW)
+    search = get_workspace(request).find_suspects(service, again=again)
+    if search.result is None:
+        return search
+
+    columns = service.campaign.items.shown_columns([suspect.item for suspect in search.result])
+    suspects = [
+        replace(suspect, columns=columns.get(suspect.item, {})) for suspect in search.result
+    ]
+    return replace(search, result=suspects)
 
 
 # Disagreements

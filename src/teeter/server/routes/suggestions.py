@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 
 from teeter.campaigns.records import Permission, PredictionImport, SourceReport
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.schemas import NameIn, SourceRemoved, SuggestIn, SuggestStarted
+from teeter.server.schemas import NameIn, SuggestIn
 from teeter.server.uploads import save_upload
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -17,6 +18,15 @@ router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 SourceField = Annotated[
     str, Form(max_length=80, description="The name of the predictions on the page.")
 ]
+
+
+@dataclass(frozen=True)
+class SuggestStarted:
+    """The language model that is being asked in the background."""
+
+    source: str
+    sent_to: str
+    """The host that the texts are sent to."""
 
 
 @router.get("/sources")
@@ -48,11 +58,11 @@ def add_predictions(
 
 
 @router.post("/sources/remove")
-def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
-    """Remove a source and all its suggestions."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.suggestions.remove(body.name, who=current_user(request))
-    return SourceRemoved(body.name)
+def remove_source(request: Request, slug: str, body: NameIn) -> list[SourceReport]:
+    """Remove a source and all its suggestions, and return those that are left."""
+    suggestions = require_permission(request, slug, Permission.MANAGE).campaign.suggestions
+    suggestions.remove(body.name, who=current_user(request))
+    return suggestions.sources()
 
 
 @router.post("/suggest", status_code=202)

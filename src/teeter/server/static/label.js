@@ -163,11 +163,11 @@ async function fetchSuspects() {
   }
 
   if (!isFinished) {
-    queue = result.suspects.map((suspect) => ({
+    queue = result.result.map((suspect) => ({
       ...suspect,
       isSuspect: true,
       answer: suspect.label,
-      content: { kind: start.kind, text: suspect.content, columns: columnsOf(result.columns[suspect.item]) },
+      content: { kind: start.kind, text: suspect.content, columns: columnsOf(suspect.columns) },
     }));
   }
 
@@ -175,7 +175,7 @@ async function fetchSuspects() {
   preloadImages();
 }
 
-const columnsOf = (cells) => Object.entries(cells ?? {}).map(([name, value]) => ({ name, value }));
+const columnsOf = (cells) => Object.entries(cells).map(([name, value]) => ({ name, value }));
 
 async function fetchDisagreements() {
   const began = performance.now();

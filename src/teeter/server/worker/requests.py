@@ -19,6 +19,7 @@ from teeter.campaigns.records import (
     QuestionsReady,
     SuspectLabel,
 )
+from teeter.classifier import Prediction
 
 if TYPE_CHECKING:
     from teeter.campaigns.settings import Settings
@@ -99,18 +100,8 @@ class ExportLabels(TaskRequest[str]):
 
 
 @dataclass(frozen=True)
-class TextsPredicted:
-    """Predictions of the newest model, in the order of the texts."""
-
-    model: int
-    """The number of the model."""
-    predictions: list[tuple[str, float]]
-    """The most probable class of each text, and its calibrated probability."""
-
-
-@dataclass(frozen=True)
-class PredictTexts(TaskRequest[TextsPredicted]):
-    """Predict the classes of new texts."""
+class PredictTexts(TaskRequest[tuple[int, list[Prediction]]]):
+    """Predict the classes of new texts; the result begins with the number of the model."""
 
     campaign: str
     texts: tuple[str, ...]

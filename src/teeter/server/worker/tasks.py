@@ -29,6 +29,7 @@ from teeter.campaigns.records import (
     StatusReport,
     SuspectLabel,
 )
+from teeter.classifier import Prediction
 from teeter.errors import InputError
 from teeter.server.worker import projection
 from teeter.server.worker.requests import (
@@ -45,7 +46,6 @@ from teeter.server.worker.requests import (
     PickAhead,
     PredictTexts,
     TaskRequest,
-    TextsPredicted,
     TrainModel,
     WarmUp,
 )
@@ -159,7 +159,7 @@ class TaskHandlers:
         report(StatusReport(Activity.FINDING_SUSPECTS))
         return self.campaign(request.campaign).suspects(request.count)
 
-    def _predict(self, request: PredictTexts, report: ReportStatus) -> TextsPredicted:
+    def _predict(self, request: PredictTexts, report: ReportStatus) -> tuple[int, list[Prediction]]:
         report(StatusReport(Activity.PREDICTING))
         campaign = self.campaign(request.campaign)
         if campaign.settings.kind != ItemKind.TEXT:
@@ -169,12 +169,11 @@ class TaskHandlers:
             )
 
         classifier = campaign.classifier()
-        predictions = []
-        for prediction in classifier.label(request.texts):
-            if prediction.label is None or prediction.probability is None:
+        predictions = classifier.label(request.texts)
+        for prediction in predictions:
+            if prediction.label is None:
                 raise InputError(f"A text cannot be encoded: {prediction.problem}")
-            predictions.append((prediction.label, prediction.probability))
-        return TextsPredicted(classifier.info.model, predictions)
+        return classifier.info.model, predictions
 
     def _export(self, request: ExportLabels, report: ReportStatus) -> str:
         report(StatusReport(Activity.EXPORTING))
