@@ -22,6 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 MAX_ROW_ID = 2**31 - 1
 """The largest row id. PostgreSQL's integers have 32 bits, and it refuses larger ones in a query."""
@@ -29,40 +30,55 @@ MAX_ROW_ID = 2**31 - 1
 metadata = MetaData()
 
 
-def _campaign_id() -> Column[int]:
-    return Column("campaign_id", Integer, ForeignKey("campaigns.id"), nullable=False)
+def _text(name: str) -> Column[str]:
+    return Column(name, Text, nullable=False)
 
 
-campaigns = Table(
+def _integer(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
+
+
+def _boolean(name: str) -> Column[bool]:
+    return Column(name, Boolean, nullable=False)
+
+
+def _row_of(table: str, name: str) -> Column[int]:
+    """Return a column of row ids of another table."""
+    return Column(name, Integer, ForeignKey(f"{table}.id"), nullable=False)
+
+
+def _table(name: str, *parts: SchemaItem) -> Table:
+    """Return a table with row ids."""
+    return Table(name, metadata, Column("id", Integer, primary_key=True), *parts)
+
+
+def _own_table(name: str, *parts: SchemaItem) -> Table:
+    """Return a table with row ids, whose rows belong to a campaign."""
+    return _table(name, _row_of("campaigns", "campaign_id"), *parts)
+
+
+campaigns = _table(
     "campaigns",
-    metadata,
-    Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("created", Text, nullable=False),
-    Column("settings", Text, nullable=False),  # JSON
+    _text("created"),
+    _text("settings"),  # JSON
 )
 
-classes = Table(
+classes = _own_table(
     "classes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("position", Integer, nullable=False),
-    Column("name", Text, nullable=False),
+    _integer("position"),
+    _text("name"),
     UniqueConstraint("campaign_id", "name"),
 )
 
-items = Table(
+items = _own_table(
     "items",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("key", Text, nullable=False),  # the item id that people know
-    Column("kind", Text, nullable=False),  # ItemKind
+    _text("key"),  # the item id that people know
+    _text("kind"),  # ItemKind
     Column("content", Text),  # the text, or the image's path inside the campaign's folder
-    Column("digest", Text, nullable=False),
+    _text("digest"),
     Column("audit", Boolean, nullable=False, default=False),  # in the audit set, never trained on
-    Column("added", Text, nullable=False),
+    _text("added"),
     # How many annotators are to answer the item, and how many of them have not been asked yet.
     Column("annotators_needed", Integer, nullable=False, server_default=text("1")),
     Column("annotators_missing", Integer, nullable=False, server_default=text("0")),
@@ -79,140 +95,117 @@ items = Table(
     ),
 )
 
-imported_tables = Table(
+imported_tables = _own_table(
     "imported_tables",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("added", Text, nullable=False),
-    Column("columns", Text, nullable=False),  # JSON: names and types, in the order of the file
+    _text("added"),
+    _text("columns"),  # JSON: names and types, in the order of the file
     Column("arrow_schema", LargeBinary),  # of a Parquet file; NULL for other files
     Index("imported_tables_by_campaign", "campaign_id"),
 )
 
-imported_rows = Table(
+imported_rows = _table(
     "imported_rows",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("table_id", Integer, ForeignKey("imported_tables.id"), nullable=False),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
-    Column("key", Text, nullable=False),  # the id it came with, which a duplicate has of its own
-    Column("cells", Text, nullable=False),  # a JSON array; see campaigns.columns
+    _row_of("imported_tables", "table_id"),
+    _row_of("items", "item_id"),
+    _text("key"),  # the id it came with, which a duplicate has of its own
+    _text("cells"),  # a JSON array; see campaigns.columns
     Index("imported_rows_by_item", "item_id"),
     Index("imported_rows_by_table", "table_id"),
 )
 
-encodings = Table(
+encodings = _own_table(
     "encodings",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("encoder", Text, nullable=False),  # its name
-    Column("version", Text, nullable=False),
-    Column("checksum", Text, nullable=False),  # of pretrained weights; empty without any
+    _text("encoder"),  # its name
+    _text("version"),
+    _text("checksum"),  # of pretrained weights; empty without any
     Column("state", LargeBinary),  # what it learned, safetensors; NULL: it cannot be continued
-    Column("fitted_on", Integer, nullable=False),  # the number of items it learned from
-    Column("started", Text, nullable=False),
-    Column("is_current", Boolean, nullable=False),  # models see the vectors of this one
-    Column("revision", Integer, nullable=False),  # changes whenever vectors are written
+    _integer("fitted_on"),  # the number of items it learned from
+    _text("started"),
+    _boolean("is_current"),  # models see the vectors of this one
+    _integer("revision"),  # changes whenever vectors are written
     Index("encodings_by_campaign", "campaign_id", "is_current"),
 )
 
 vectors = Table(
     "vectors",
     metadata,
-    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    _row_of("encodings", "encoding_id"),
+    _row_of("items", "item_id"),
     Column("vector", LargeBinary, nullable=False),  # float32
     Column("error", Text),  # why the item could not be read; its vector is then zero
     PrimaryKeyConstraint("encoding_id", "item_id"),
 )
 
-models = Table(
+models = _own_table(
     "models",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("version", Integer, nullable=False),
-    Column("trained", Text, nullable=False),
+    _integer("version"),
+    _text("trained"),
     Column("weights", LargeBinary, nullable=False),  # safetensors
-    Column("facts", Text, nullable=False),  # JSON
+    _text("facts"),  # JSON
     UniqueConstraint("campaign_id", "version"),
 )
 
-batches = Table(
+batches = _own_table(
     "batches",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
     Column("annotator", Text),  # NULL: picked ahead, for the next annotator who asks
-    Column("asked", Text, nullable=False),
-    Column("strategy", Text, nullable=False),
+    _text("asked"),
+    _text("strategy"),
     Column(
         "seed",
         BigInteger().with_variant(Integer, "sqlite"),
         nullable=False,
     ),
-    Column("model_version", Integer, nullable=False),  # 0 before there is a model
+    _integer("model_version"),  # 0 before there is a model
     Column("lease_end", Text),  # NULL: never
     Index("batches_by_lease_end", "campaign_id", "lease_end"),
     Index("batches_by_annotator", "campaign_id", "annotator"),
 )
 
-picks = Table(
+picks = _table(
     "picks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("batch_id", Integer, ForeignKey("batches.id"), nullable=False),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("arm", Text, nullable=False),  # PickArm
-    Column("reason", Text, nullable=False),  # JSON
-    Column("state", Text, nullable=False),  # PickState
+    _row_of("batches", "batch_id"),
+    _row_of("items", "item_id"),
+    _integer("rank"),
+    _text("arm"),  # PickArm
+    _text("reason"),  # JSON
+    _text("state"),  # PickState
     Index("picks_by_item", "item_id"),
     Index("picks_by_state", "state", "batch_id"),
 )
 
-answers = Table(
+answers = _table(
     "answers",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    _row_of("items", "item_id"),
     Column("pick_id", Integer, ForeignKey("picks.id")),
-    Column("annotator", Text, nullable=False),
-    Column("at", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # AnswerKind
+    _text("annotator"),
+    _text("at"),
+    _text("kind"),  # AnswerKind
     Column("class_id", Integer, ForeignKey("classes.id")),
     Column("comment", Text),
-    Column("live", Boolean, nullable=False),  # the annotator's current answer about the item
+    _boolean("live"),  # the annotator's current answer about the item
     Column("undone", Boolean, nullable=False, default=False),
     Index("answers_by_item", "item_id", "annotator"),
     Index("answers_by_annotator", "annotator", "id"),
 )
 
-decisions = Table(
+decisions = _table(
     "decisions",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
-    Column("reviewer", Text, nullable=False),
-    Column("at", Text, nullable=False),
+    _row_of("items", "item_id"),
+    _text("reviewer"),
+    _text("at"),
     Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the item does not belong
     Column("comment", Text),
-    Column("live", Boolean, nullable=False),
-    Column("undone", Boolean, nullable=False),
+    _boolean("live"),
+    _boolean("undone"),
     Index("decisions_by_item", "item_id"),
 )
 
-people = Table(
+people = _own_table(
     "people",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),  # Role
+    _text("name"),
+    _text("role"),  # Role
     Column("token", Text),  # its hash; NULL: there is no token, or it was revoked
-    Column("added", Text, nullable=False),
+    _text("added"),
     Column("removed", Text),
     UniqueConstraint("campaign_id", "name"),
     Index("people_by_token", "token"),
@@ -221,184 +214,145 @@ people = Table(
 locks = Table(
     "locks",
     metadata,
-    _campaign_id(),
-    Column("name", Text, nullable=False),  # LockName
-    Column("holder", Text, nullable=False),
-    Column("expires", Text, nullable=False),
+    _row_of("campaigns", "campaign_id"),
+    _text("name"),  # LockName
+    _text("holder"),
+    _text("expires"),
     PrimaryKeyConstraint("campaign_id", "name"),
 )
 
-label_studio = Table(
+label_studio = _own_table(
     "label_studio",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("url", Text, nullable=False),
-    Column("marker", Text, nullable=False),  # stands in the project's description
+    _text("url"),
+    _text("marker"),  # stands in the project's description
     Column("project_id", Integer),  # its id there; NULL: not created yet, or a crash lost the id
-    Column("created", Text, nullable=False),
+    _text("created"),
     Index("label_studio_by_campaign", "campaign_id"),
 )
 
-label_studio_answers = Table(
+label_studio_answers = _own_table(
     "label_studio_answers",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("link_id", Integer, ForeignKey("label_studio.id"), nullable=False),
-    Column("task", Integer, nullable=False),
-    Column("annotation", Integer, nullable=False),
-    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
-    Column("gone", Boolean, nullable=False),  # deleted there, and withdrawn here
+    _row_of("label_studio", "link_id"),
+    _integer("task"),
+    _integer("annotation"),
+    _row_of("answers", "answer_id"),
+    _boolean("gone"),  # deleted there, and withdrawn here
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
-class_descriptions = Table(
+class_descriptions = _own_table(
     "class_descriptions",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
-    Column("description", Text, nullable=False),
-    Column("examples", Text, nullable=False),  # JSON list of texts
+    _row_of("classes", "class_id"),
+    _text("description"),
+    _text("examples"),  # JSON list of texts
     UniqueConstraint("class_id"),
 )
 
 # A cache: texts that are no items, such as class names, as an encoder sees them.
-text_vectors = Table(
+text_vectors = _own_table(
     "text_vectors",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
-    Column("digest", Text, nullable=False),  # of the text
+    _row_of("encodings", "encoding_id"),
+    _text("digest"),  # of the text
     Column("vector", LargeBinary, nullable=False),  # float32
     UniqueConstraint("encoding_id", "digest"),
 )
 
-sources = Table(
+sources = _own_table(
     "sources",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("name", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # SourceKind
-    Column("detail", Text, nullable=False),  # JSON
-    Column("added", Text, nullable=False),
-    Column("revision", Integer, nullable=False),  # changes whenever suggestions are written
+    _text("name"),
+    _text("kind"),  # SourceKind
+    _text("detail"),  # JSON
+    _text("added"),
+    _integer("revision"),  # changes whenever suggestions are written
     UniqueConstraint("campaign_id", "name"),
 )
 
-suggestions = Table(
+suggestions = _own_table(
     "suggestions",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
-    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
-    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    _row_of("sources", "source_id"),
+    _row_of("items", "item_id"),
+    _row_of("classes", "class_id"),
     Column("probability", Float),  # NULL: the source gave none
-    Column("at", Text, nullable=False),
+    _text("at"),
     UniqueConstraint("source_id", "item_id"),
     Index("suggestions_by_item", "item_id"),
 )
 
 # What a language model replied, by content: nothing is paid for twice.
-model_replies = Table(
+model_replies = _own_table(
     "model_replies",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("digest", Text, nullable=False),  # of the model, the prompt and the text
+    _text("digest"),  # of the model, the prompt and the text
     Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the reply named no class
-    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
-    Column("input_tokens", Integer, nullable=False),
-    Column("output_tokens", Integer, nullable=False),
+    _row_of("sources", "source_id"),
+    _integer("input_tokens"),
+    _integer("output_tokens"),
     Column("cost", Float, nullable=False),
-    Column("at", Text, nullable=False),
+    _text("at"),
     UniqueConstraint("campaign_id", "digest"),
 )
 
 # Which suggestion stood on the page when an answer was given.
-shown_suggestions = Table(
+shown_suggestions = _own_table(
     "shown_suggestions",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
-    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
-    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    _row_of("answers", "answer_id"),
+    _row_of("sources", "source_id"),
+    _row_of("classes", "class_id"),
     UniqueConstraint("answer_id"),
 )
 
-finishes = Table(
+finishes = _own_table(
     "finishes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("number", Integer, nullable=False),  # the attempt, from 1
-    Column("started", Text, nullable=False),
-    Column("started_by", Text, nullable=False),
-    Column("model_version", Integer, nullable=False),
-    Column("checksum", Text, nullable=False),  # of the model
-    Column("terms", Text, nullable=False),  # JSON: what is promised, and the steps
-    Column("item_ids", Text, nullable=False),  # JSON: the item ids in the order of the draws
+    _integer("number"),  # the attempt, from 1
+    _text("started"),
+    _text("started_by"),
+    _integer("model_version"),
+    _text("checksum"),  # of the model
+    _text("terms"),  # JSON: what is promised, and the steps
+    _text("item_ids"),  # JSON: the item ids in the order of the draws
     Column("frozen", LargeBinary, nullable=False),  # safetensors: what the model says of them
-    Column("asked_draws", Integer, nullable=False),  # so many draws are asked before picks
+    _integer("asked_draws"),  # so many draws are asked before picks
     UniqueConstraint("campaign_id", "number"),
 )
 
-certificates = Table(
+certificates = _own_table(
     "certificates",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("finish_id", Integer, ForeignKey("finishes.id"), nullable=False),
-    Column("code", Text, nullable=False),  # the id that people know
-    Column("issued", Text, nullable=False),
-    Column("content", Text, nullable=False),  # JSON
+    _row_of("finishes", "finish_id"),
+    _text("code"),  # the id that people know
+    _text("issued"),
+    _text("content"),  # JSON
     UniqueConstraint("campaign_id", "code"),
 )
 
-history = Table(
+history = _own_table(
     "history",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("at", Text, nullable=False),
-    Column("who", Text, nullable=False),
-    Column("what", Text, nullable=False),
+    _text("at"),
+    _text("who"),
+    _text("what"),
     Column("item", Text),
-    Column("detail", Text, nullable=False),  # JSON
+    _text("detail"),  # JSON
 )
 
-webhooks = Table(
+webhooks = _own_table(
     "webhooks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("url", Text, nullable=False),
-    Column("secret", Text, nullable=False),  # signs payloads, so it cannot be a hash
-    Column("events", Text, nullable=False),  # JSON: WebhookEvent
-    Column("allow_private", Boolean, nullable=False),
-    Column("created", Text, nullable=False),
+    _text("url"),
+    _text("secret"),  # signs payloads, so it cannot be a hash
+    _text("events"),  # JSON: WebhookEvent
+    _boolean("allow_private"),
+    _text("created"),
     Column("removed", Text),
-    Column("history_id", Integer, nullable=False),  # the last line that was turned into events
+    _integer("history_id"),  # the last line that was turned into events
     Index("webhooks_by_campaign", "campaign_id"),
 )
 
-webhook_deliveries = Table(
+webhook_deliveries = _own_table(
     "webhook_deliveries",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _campaign_id(),
-    Column("webhook_id", Integer, ForeignKey("webhooks.id"), nullable=False),
-    Column("history_id", Integer, nullable=False),
-    Column("event", Text, nullable=False),  # WebhookEvent
-    Column("payload", Text, nullable=False),  # JSON
-    Column("created", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("next_attempt", Text, nullable=False),
+    _row_of("webhooks", "webhook_id"),
+    _integer("history_id"),
+    _text("event"),  # WebhookEvent
+    _text("payload"),  # JSON
+    _text("created"),
+    _integer("attempts"),
+    _text("next_attempt"),
     Column("delivered", Text),
     Column("given_up", Text),
     Column("status", Integer),  # of the last answer
