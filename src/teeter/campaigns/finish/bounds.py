@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, inf, lgamma
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Booleans: TypeAlias = npt.NDArray[np.bool_]
-Floats: TypeAlias = npt.NDArray[np.float64]
+from teeter.base.array_types import Booleans, Floats
 
 
 @dataclass(frozen=True)

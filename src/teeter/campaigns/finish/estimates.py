@@ -12,21 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from teeter.base.array_types import Booleans, Floats, Integers
 from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.learning.stopping import wilson_interval
 from teeter.campaigns.records import ClassShare, PlannedStep, ReliabilityBin
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 N_BINS = 6
 

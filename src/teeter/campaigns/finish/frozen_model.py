@@ -18,12 +18,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from safetensors.numpy import load, save
 
+from teeter.base.array_types import Floats, Integers
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
 from teeter.campaigns.finish.promise import (
@@ -37,10 +36,6 @@ from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Reading, StoredModel, Writing
 from teeter.errors import InputError
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ENOUGH_CONTROLS = 1.25
 """E, as a multiple of the control items that a perfect model needs."""

@@ -20,11 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from teeter.base.array_types import Booleans, Floats, Integers
 from teeter.campaigns.finish.bounds import (
     ErrorPrior,
     draws_needed,
@@ -32,10 +31,6 @@ from teeter.campaigns.finish.bounds import (
     smallest_p_value,
 )
 from teeter.errors import InputError
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Integers: TypeAlias = npt.NDArray[np.int64]
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 MIN_ERROR = 1e-4
 """The smallest share of wrong labels that can be promised. It would take 30,000 random labels."""

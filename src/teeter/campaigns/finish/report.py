@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from teeter.base.array_types import Booleans, Integers
 from teeter.base.wording import pluralize
 from teeter.campaigns.finish.estimates import (
     estimate_class_shares,
@@ -45,10 +44,6 @@ from teeter.campaigns.records import (
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""

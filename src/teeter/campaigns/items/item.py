@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from teeter.base.array_types import Vectors
 from teeter.base.files import resolve_inside
 from teeter.campaigns.items.columns import (
     TableRow,
@@ -43,8 +43,6 @@ ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 ROW_FIELDS = frozenset({"id", "label"})
 """The same for an item that is a whole row."""
 
-Vector: TypeAlias = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True, eq=False)
 class Item:
@@ -58,7 +56,7 @@ class Item:
     """The text, or the path of the image inside the campaign's folder."""
     digest: str
     """A hash of the text, of the image file or of the features, to recognise duplicates."""
-    features: Vector | None = None
+    features: Vectors | None = None
     label: str | None = None
     """Its class, if it came with one."""
     row: TableRow | None = None
@@ -233,7 +231,7 @@ def _make_item(
     kind: str,
     *,
     content: str | None,
-    vector: Vector | None,
+    vector: Vectors | None,
     data: bytes,
 ) -> Item:
     """Return an item; without an id, it is known by the hash of its data."""
@@ -347,7 +345,7 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
         yield _parse_item({"image": relative}, ItemKind.IMAGE, campaign_folder)
 
 
-def parse_vector(values: Any, key: object) -> Vector:
+def parse_vector(values: Any, key: object) -> Vectors:
     """Return a vector of finite float32 numbers: (D,)."""
     what = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
 

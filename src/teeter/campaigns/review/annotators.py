@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.array_types import Floats, Integers
 from teeter.campaigns.learning.stopping import estimate_accuracy, wilson_interval
 from teeter.campaigns.records import (
     AccuracyEstimate,
@@ -37,10 +38,6 @@ from teeter.campaigns.records import (
 from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 Measure: TypeAlias = Callable[[Floats, Floats], Floats]
 """Computes a measure from class counts (..., C) and pair sums (..., 3); see ``_pair_sums``."""
@@ -345,9 +342,7 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
     )
 
 
-def _rating_matrix(
-    answers: Sequence[Answer], classes: Sequence[str]
-) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _rating_matrix(answers: Sequence[Answer], classes: Sequence[str]) -> tuple[list[str], Integers]:
     """Return the annotators by name, and the class that each gave each item.
 
     The matrix has the shape (items, annotators) and holds positions in ``classes``, or -1 for none.

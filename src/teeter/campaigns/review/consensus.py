@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from teeter.base.array_types import Floats, Integers
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
@@ -25,10 +25,6 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRIOR_RIGHT = 2.0
 """Right answers of each class that every annotator is assumed to have given at the start."""
