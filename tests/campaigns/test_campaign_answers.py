@@ -120,7 +120,7 @@ def test_a_confirmation_is_a_second_answer(campaign: Campaign) -> None:
 def test_an_answer_inside_a_transaction_is_stored_with_it(campaign: Campaign) -> None:
     def answer_and_fail() -> None:
         with campaign.writing() as change:
-            campaign.answer(left(), change=change)
+            change.answers.record(left())
             raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError):

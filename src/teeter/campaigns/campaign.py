@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from teeter.base.seeds import validate_seed
 from teeter.base.wording import pluralize
@@ -114,8 +111,6 @@ from teeter.data.table_files import is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError, MissingExtraError
-
-Vectors = npt.NDArray[np.float32]
 
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
@@ -534,51 +529,24 @@ class Campaign:
 
     # Answers
 
-    def answer(
-        self,
-        answer: Answer,
-        *,
-        asked_of: str | None = None,
-        at: str | None = None,
-        shown: ShownSuggestion | None = None,
-        allow_repeat: bool = False,
-        change: Writing | None = None,
-    ) -> AnswerReceipt:
+    def answer(self, answer: Answer, *, shown: ShownSuggestion | None = None) -> AnswerReceipt:
         """Record an answer. It is on disk when this returns.
 
-        Every answer of an annotator passes here, from the page, the REST interface, the command
-        line or Label Studio. The call is idempotent: an answer that is sent twice is recorded once.
-        An annotator's earlier answer about the item stays in the history. An answer to an item that
-        was reassigned meanwhile counts too, and the receipt says so.
+        The call is idempotent: an answer that is sent twice is recorded once. An annotator's
+        earlier answer about the item stays in the history. An answer to an item that was reassigned
+        meanwhile counts too, and the receipt says so.
 
         Args:
             answer: the answer.
-            asked_of: the annotator in whose name the item is open, if it is not the answer's.
-            at: when it was given, as ``format_time`` writes it, if that is not now.
             shown: the suggestion that the annotator saw, if any.
-            allow_repeat: record the answer even if the annotator's current one says the same.
-            change: a transaction to record the answer in. It is then on disk when that transaction
-                is.
 
         Raises:
             InputError: the answer is incomplete, or has text that cannot be stored.
             UnknownNameError: there is no such item or class.
         """
         answer = _validate_answer(answer)
-        with self.writing() if change is None else nullcontext(change) as transaction:
-            if answer.label is not None:
-                # A page that was opened before a class was renamed sends the old name.
-                name = transaction.classes.current_name(answer.label)
-                answer = replace(answer, label=name)
-            if not allow_repeat:
-                number = transaction.answers.find_repeat(answer)
-                if number is not None:
-                    return AnswerReceipt(number, recorded=False)
-
-            receipt = transaction.answers.record(answer, asked_of=asked_of, at=at)
-            if shown is not None:
-                transaction.suggestions.record_shown(receipt.number, shown)
-            return receipt
+        with self.writing() as change:
+            return change.answers.record(answer, shown=shown)
 
     def tell(
         self,
@@ -653,7 +621,7 @@ class Campaign:
         item_id = str(item)
 
         with self.writing() as change:
-            change.items.get(item_id)
+            row_id = change.items.get(item_id).row_id
             snapshot = self.review.snapshot(change)
             label = snapshot.labels.get(item_id)
             if label is None:
@@ -661,12 +629,12 @@ class Campaign:
 
             # A second answer, even if it says the same: taking it back takes back the confirmation.
             answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment)
-            number = change.answers.find_repeat(answer)
+            number = change.answers.find_repeat(answer, row_id)
             lines = change.history.lines("kept")
             if number is not None and number in [line["answer"] for line in lines]:
                 return AnswerReceipt(number, recorded=False)
 
-            receipt = self.answer(answer, allow_repeat=True, change=change)
+            receipt = change.answers.record(_validate_answer(answer), allow_repeat=True)
             detail = {"answer": receipt.number, "label": label}
             change.history.append(annotator, "kept", item_id, detail)
             return receipt

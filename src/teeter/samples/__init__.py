@@ -316,4 +316,4 @@ def _answer(campaign: Campaign, clock: _PastClock, labels: dict[str, str]) -> No
         for item, label in labels.items():
             clock.advance()
             answer = Answer(item, DEFAULT_ANNOTATOR, AnswerKind.LABEL, label)
-            campaign.answer(answer, change=change)
+            change.answers.record(answer)

@@ -193,14 +193,14 @@ def _write_labels(
     # Raises UnknownNameError, also for a label that changes nothing.
     current_names = {}
     for label in dict.fromkeys(label for _, label in labels):
-        change.classes.row_id(label)
-        current_names[label] = change.classes.current_name(label)
+        _, current_names[label] = change.classes.find(label)
 
     for key, given_label in labels:
         label = current_names[given_label]
         if key not in labels_now:
             answer = Answer(key, IMPORTED, AnswerKind.LABEL, label)
-            change.answers.record(answer)
+            # An item without a label has no answer of the file.
+            change.answers.record(answer, allow_repeat=True)
             labels_now[key] = label
             count += 1
         elif labels_now[key] != label:

@@ -12,7 +12,7 @@ import socket
 import uuid
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, and_, select
 
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
@@ -49,15 +49,10 @@ class LockQueries(Queries):
             return None
 
         holder = new_holder()
-        values = {
-            "campaign_id": self._campaign_id,
-            "name": name,
-            "holder": holder,
-            "expires": self._transaction.time_after(seconds),
-        }
+        expires = self._transaction.time_after(seconds)
         # An expired lock may still be there.
-        self._connection.execute(delete(schema.locks).where(self._matches(name)))
-        self._connection.execute(insert(schema.locks).values(values))
+        self._delete(schema.locks, self._matches(name))
+        self._insert_all(schema.locks, [{"name": name, "holder": holder, "expires": expires}])
         return holder
 
     def is_taken(self, name: LockName, seconds: float) -> bool:
@@ -68,7 +63,7 @@ class LockQueries(Queries):
             seconds: for how long such a lock is taken. One that expires later than twice that from
                 now was taken before the clock was set back, and does not count.
         """
-        row = self._connection.execute(select(schema.locks).where(self._matches(name))).first()
+        row = self._execute(select(schema.locks).where(self._matches(name))).first()
 
         if row is None or row.expires <= self._transaction.now():
             return False
@@ -82,21 +77,11 @@ class LockQueries(Queries):
         """Let a lock expire in so many seconds from now, if the holder still has it."""
         expires = self._transaction.time_after(seconds)
         # The lock may have expired meanwhile, and another process may have taken it.
-        held = and_(
-            self._matches(name),
-            LOCKS.holder == holder,
-        )
-        statement = update(schema.locks).where(held).values(expires=expires)
-        self._connection.execute(statement)
+        self._update(schema.locks, self._matches(name), LOCKS.holder == holder, expires=expires)
 
     def release(self, name: LockName, holder: str) -> None:
         """Release a lock, if the holder still has it."""
-        held = and_(
-            self._matches(name),
-            LOCKS.holder == holder,
-        )
-        statement = delete(schema.locks).where(held)
-        self._connection.execute(statement)
+        self._delete(schema.locks, self._matches(name), LOCKS.holder == holder)
 
     def _matches(self, name: LockName) -> ColumnElement[bool]:
         return and_(

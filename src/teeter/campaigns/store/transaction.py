@@ -32,7 +32,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
@@ -40,7 +40,6 @@ from teeter.campaigns.settings import Settings, settings_from_json, settings_to_
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.database import Clock, Database, format_time, utc_now
 from teeter.campaigns.store.locks import LockQueries
-from teeter.campaigns.store.queries import insert_row
 from teeter.campaigns.store.queries.answers import AnswerQueries, DecisionQueries
 from teeter.campaigns.store.queries.classes import ClassQueries, DescriptionQueries
 from teeter.campaigns.store.queries.encodings import EncodingQueries
@@ -82,12 +81,9 @@ def campaign_names(database: Database) -> list[str]:
 
 def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
     """Store a campaign and return its row id. The caller checks that the name is free."""
-    values = {
-        "name": name,
-        "created": created,
-        "settings": settings,
-    }
-    return insert_row(connection, schema.campaigns, values)
+    statement = insert(schema.campaigns).returning(CAMPAIGNS.id)
+    values = {"name": name, "created": created, "settings": settings}
+    return int(connection.execute(statement, values).scalar_one())
 
 
 def find_campaign(database: Database, name: str | None) -> StoredCampaign:

@@ -54,7 +54,7 @@ def test_answers_that_arrive_out_of_order_do_not_distort_the_pace(
         for k in range(6):
             at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
             answer = Answer(f"n{k}", "ann", AnswerKind.LABEL, "even")
-            campaign.answer(answer, at=at, change=change)
+            change.answers.record(answer, at=at)
 
     (ann,) = campaign.people.stats()
     assert ann.seconds is not None

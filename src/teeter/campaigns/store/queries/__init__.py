@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Select, Table, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Row,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 if TYPE_CHECKING:
     from teeter.campaigns.store.transaction import Reading
 
-__all__ = ["Queries", "chunks", "count_rows", "insert_row"]
+__all__ = ["Queries", "chunks"]
 
 
 class Queries:
@@ -21,6 +32,53 @@ class Queries:
         self._transaction = transaction
         self._connection = transaction.connection
         self._campaign_id = transaction.campaign_id
+        self._execute = transaction.connection.execute
+        self._scalar = transaction.connection.scalar
+        self._scalars = transaction.connection.scalars
+
+    def _own(self, table: Table) -> Select[Any]:
+        """Select the campaign's rows of a table."""
+        return select(table).where(table.c.campaign_id == self._campaign_id)
+
+    def _in_parts(
+        self, query: Select[Any], column: ColumnElement[Any], values: Sequence[Any]
+    ) -> Iterator[Row[Any]]:
+        """Yield the rows in which a column has one of some values, which may be many."""
+        for part in chunks(values):
+            yield from self._execute(query.where(column.in_(part)))
+
+    def _count(self, query: Select[Any]) -> int:
+        """Return the number of rows that a query selects."""
+        return int(self._scalar(select(func.count()).select_from(query.subquery())) or 0)
+
+    def _insert(self, table: Table, **values: Any) -> int:
+        """Insert a row into a table with an ``id``, and return its id."""
+        row = self._complete(table, values)
+        return int(self._execute(_insert_returning_id(table), row).scalar_one())
+
+    def _insert_all(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows in one statement, which is much faster than one by one."""
+        # SQLAlchemy does not take an empty list to mean that nothing is inserted.
+        if rows:
+            self._execute(insert(table), [self._complete(table, row) for row in rows])
+
+    def _complete(self, table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"campaign_id": self._campaign_id} if "campaign_id" in table.c else {}
+        return {**own, **row}
+
+    def _update(self, table: Table, *conditions: ColumnElement[bool], **values: Any) -> None:
+        """Change the rows that meet all conditions."""
+        self._execute(update(table).where(*conditions).values(values))
+
+    def _delete(self, table: Table, *conditions: ColumnElement[bool]) -> None:
+        """Delete the rows that meet all conditions."""
+        self._execute(delete(table).where(*conditions))
+
+    def _note(
+        self, who: str, what: str, detail: Mapping[str, Any], item_id: str | None = None
+    ) -> None:
+        """Append a line to the history."""
+        self._transaction.history.append(who, what, item_id, detail)
 
 
 Value = TypeVar("Value")
@@ -33,16 +91,6 @@ def chunks(values: Sequence[Value]) -> list[Sequence[Value]]:
     """Split values into parts that are short enough for an ``IN`` list."""
     starts = range(0, len(values), _MOST_VALUES)
     return [values[start : start + _MOST_VALUES] for start in starts]
-
-
-def count_rows(connection: Connection, query: Select[Any]) -> int:
-    """Return the number of rows that a query selects."""
-    return int(connection.scalar(select(func.count()).select_from(query.subquery())) or 0)
-
-
-def insert_row(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
-    """Insert a row into a table with an ``id``, and return its id."""
-    return int(connection.execute(_insert_returning_id(table), dict(values)).scalar_one())
 
 
 @cache

@@ -6,6 +6,8 @@ Both are recorded, taken back and counted. None is ever deleted or overwritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
@@ -16,27 +18,27 @@ from teeter.campaigns.records import (
     AnswerReceipt,
     Decision,
     PickState,
+    ShownSuggestion,
     UndoResult,
 )
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
-_LIVE_ANSWER = (
+_ANSWERS = (
     select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
     .join(schema.items, ITEMS.id == ANSWERS.item_id)
     .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
-    .where(ANSWERS.item_id == bindparam("item"))
-    .where(ANSWERS.annotator == bindparam("annotator"))
-    .where(ANSWERS.live)
+)
+
+_LIVE_ANSWER = _ANSWERS.where(
+    ANSWERS.item_id == bindparam("item"), ANSWERS.annotator == bindparam("annotator"), ANSWERS.live
 )
 
 _REPLACE_ANSWER = (
     update(schema.answers)
-    .where(ANSWERS.item_id == bindparam("item"))
-    .where(ANSWERS.annotator == bindparam("by"))
-    .where(ANSWERS.live)
+    .where(ANSWERS.item_id == bindparam("item"), ANSWERS.annotator == bindparam("by"), ANSWERS.live)
     .values(live=False)
 )
 
@@ -55,13 +57,20 @@ class AnswerQueries(Queries):
         *,
         asked_of: str | None = None,
         at: str | None = None,
+        shown: ShownSuggestion | None = None,
+        allow_repeat: bool = False,
     ) -> AnswerReceipt:
         """Store an answer and close the pick that it answers.
 
+        Every answer passes here: one at a time, with an import, or from Label Studio.
+
         Args:
-            answer: the answer.
+            answer: the answer. Its class may have the name that it had before: a page that was
+                opened before it was renamed sends that.
             asked_of: the annotator in whose name the item is open, if it is not the answer's.
             at: when it was given, as times are stored, if that is not now.
+            shown: the suggestion that the annotator saw, if any.
+            allow_repeat: store the answer even if the annotator's current one says the same.
 
         Raises:
             UnknownNameError: there is no such item or class.
@@ -70,44 +79,38 @@ class AnswerQueries(Queries):
         item = self._transaction.items.get(answer.item)
         class_id = None
         if answer.kind == AnswerKind.LABEL:
-            class_id = self._transaction.classes.row_id(answer.label)
+            class_id, name = self._transaction.classes.find(answer.label)
+            answer = replace(answer, label=name)
+        if not allow_repeat:
+            repeated = self.find_repeat(answer, item.row_id)
+            if repeated is not None:
+                return AnswerReceipt(repeated, recorded=False)
 
         # At most one answer of an annotator about an item is live, so the earlier one goes first.
-        self._connection.execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
+        self._execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
 
         # An answer may come without a pick, from the item's page or an import: it closes none.
         pick = self._transaction.picks.pick_to_answer(item.row_id, asked_of)
         pick_id, pick_state = pick or (None, None)
-        values = {
-            "item_id": item.row_id,
-            "pick_id": pick_id,
-            "annotator": answer.annotator,
-            "at": at or self._transaction.now(),
-            "kind": answer.kind,
-            "class_id": class_id,
-            "comment": answer.comment,
-            "live": True,
-            "undone": False,
-        }
-        number = insert_row(self._connection, schema.answers, values)
+        number = self._insert(
+            schema.answers,
+            item_id=item.row_id,
+            pick_id=pick_id,
+            annotator=answer.annotator,
+            at=at or self._transaction.now(),
+            kind=answer.kind,
+            class_id=class_id,
+            comment=answer.comment,
+            live=True,
+            undone=False,
+        )
 
         if pick_id is not None:
             skipped = answer.kind == AnswerKind.SKIP
             closed = PickState.SKIPPED if skipped else PickState.ANSWERED
-            self._transaction.picks.set_state(pick_id, closed)
+            self._transaction.picks.set_state([pick_id], closed)
 
         late = pick_state == PickState.RETURNED
-        self._note_answer(answer, number, late=late)
-
-        # The item may be answered without having been asked about, from its page or by a file.
-        self._transaction.picks.remove_ready([item.row_id])
-        self._transaction.picks.extend_leases(asked_of)
-        if item.annotators_needed > 1:
-            self._transaction.picks.update_missing([item.row_id])
-
-        return AnswerReceipt(number, late)
-
-    def _note_answer(self, answer: Answer, number: int, *, late: bool) -> None:
         detail: dict[str, Any] = {
             "answer": number,
             "kind": answer.kind,
@@ -116,8 +119,17 @@ class AnswerQueries(Queries):
         }
         if late:
             detail["late"] = True
+        self._note(answer.annotator, "answer", detail, answer.item)
+        if shown is not None:
+            self._transaction.suggestions.record_shown(number, shown)
 
-        self._transaction.history.append(answer.annotator, "answer", answer.item, detail)
+        # The item may be answered without having been asked about, from its page or by a file.
+        self._transaction.picks.remove_ready([item.row_id])
+        self._transaction.picks.extend_leases(asked_of)
+        if item.annotators_needed > 1:
+            self._transaction.picks.update_missing([item.row_id])
+
+        return AnswerReceipt(number, late)
 
     def undo(self, annotator: str, number: int | None = None) -> UndoResult | None:
         """Take back the last answer of an annotator that was not taken back yet.
@@ -153,7 +165,7 @@ class AnswerQueries(Queries):
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = self._connection.execute(self._select().where(ANSWERS.id == number)).first()
+        row = self._execute(self._select().where(ANSWERS.id == number)).first()
         if row is None:
             raise UnknownResourceError(f"There is no answer {number}.")
         if row.annotator != annotator:
@@ -180,7 +192,7 @@ class AnswerQueries(Queries):
             ANSWERS.id == number,
             ANSWERS.undone.is_(False),
         )
-        row = self._connection.execute(query).first()
+        row = self._execute(query).first()
         if row is None:
             return None
 
@@ -199,39 +211,31 @@ class AnswerQueries(Queries):
     def _take_back(self, row: Row[Any]) -> UndoResult:
         """Mark an answer as undone. If it was live, the one before it is live again."""
         # Never deleted: the history refers to the row.
-        undone = {"undone": True, "live": False}
-        statement = update(schema.answers).where(ANSWERS.id == row.id).values(undone)
-        self._connection.execute(statement)
+        self._update(schema.answers, ANSWERS.id == row.id, undone=True, live=False)
 
         before = self._last(row.annotator, row.item_id)
         # If the answer was replaced before it was undone, the replacement stays live.
         if before is not None and row.live:
-            self._connection.execute(
-                update(schema.answers).where(ANSWERS.id == before.id).values(live=True)
-            )
+            self._update(schema.answers, ANSWERS.id == before.id, live=True)
 
-        self._transaction.history.append(row.annotator, "undo", row.key, {"answer": row.id})
+        self._note(row.annotator, "undo", {"answer": row.id}, row.key)
         return UndoResult(_answer(row), None if before is None else _answer(before))
 
-    def find_repeat(self, answer: Answer) -> int | None:
+    def find_repeat(self, answer: Answer, item_row_id: int) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
 
         An answer to an open pick is not a repeat: it closes the pick.
 
         Returns:
             The row id, or None if the answer is new.
-
-        Raises:
-            UnknownItemError: there is no such item.
         """
-        item = self._transaction.items.get(answer.item)
-        values = {"item": item.row_id, "annotator": answer.annotator}
-        row = self._connection.execute(_LIVE_ANSWER, values).first()
+        values = {"item": item_row_id, "annotator": answer.annotator}
+        row = self._execute(_LIVE_ANSWER, values).first()
 
         if row is None or _answer(row) != answer:
             return None
         # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
-        if self._transaction.picks.is_open(item.row_id, answer.annotator):
+        if self._transaction.picks.is_open(item_row_id, answer.annotator):
             return None
         return int(row.id)
 
@@ -244,12 +248,7 @@ class AnswerQueries(Queries):
 
     def _select(self) -> Select[Any]:
         """Select answers with the ids of their items and the names of their classes."""
-        return (
-            select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
-            .join(schema.items, ITEMS.id == ANSWERS.item_id)
-            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
-            .where(self._in_campaign())
-        )
+        return _ANSWERS.where(self._in_campaign())
 
     def _select_columns(self, *columns: Any) -> Select[Any]:
         """Select columns of the campaign's answers, or functions of them."""
@@ -259,8 +258,7 @@ class AnswerQueries(Queries):
     def live(self) -> list[Answer]:
         """Return all live answers, in the order in which they were given."""
         query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
-        rows = self._connection.execute(query)
-        return [_answer(row) for row in rows]
+        return [_answer(row) for row in self._execute(query)]
 
     def for_item(self, row_id: int) -> list[Answer]:
         """Return the live answers about an item, in the order in which they were given."""
@@ -270,73 +268,52 @@ class AnswerQueries(Queries):
         """Return the live answers about each item by the items' row ids, oldest first."""
         by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
 
-        for part in chunks(row_ids):
-            query = self._select().where(
-                ANSWERS.item_id.in_(part),
-                ANSWERS.live,
-            )
-            for row in self._connection.execute(query.order_by(ANSWERS.id)):
-                by_item[row.item_id].append(_answer(row))
+        query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
+        for row in self._in_parts(query, ANSWERS.item_id, row_ids):
+            by_item[row.item_id].append(_answer(row))
 
         return by_item
 
     def recent(self, annotator: str, count: int) -> list[Answer]:
         """Return the last live answers of an annotator, newest first."""
-        query = (
-            self._select()
-            .where(ANSWERS.live)
-            .where(ANSWERS.annotator == annotator)
-            .order_by(ANSWERS.id.desc())
-            .limit(count)
-        )
-        rows = self._connection.execute(query)
-        return [_answer(row) for row in rows]
+        by_annotator = self._select().where(ANSWERS.live, ANSWERS.annotator == annotator)
+        query = by_annotator.order_by(ANSWERS.id.desc()).limit(count)
+        return [_answer(row) for row in self._execute(query)]
 
     def _last(self, annotator: str, item_row_id: int | None = None) -> Row[Any] | None:
         """Return the last answer of an annotator, or their last one about an item."""
         query = self._select().where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
         if item_row_id is not None:
             query = query.where(ANSWERS.item_id == item_row_id)
-        return self._connection.execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
+        return self._execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
 
     def confirmed_labels(self) -> dict[str, str]:
         """Return the labels that an annotator checked and confirmed, by item id."""
         # Undoing the answer that confirmed a label takes back the confirmation.
-        undone = set()
-        for line in self._transaction.history.lines("undo"):
-            undone.add((line["item"], line["who"], line["answer"]))
-
-        labels = {}
-        for line in self._transaction.history.lines("kept"):
-            if (line["item"], line["who"], line["answer"]) not in undone:
-                labels[line["item"]] = line["label"]
-
-        return labels
+        about = itemgetter("item", "who", "answer")
+        undone = {about(line) for line in self._transaction.history.lines("undo")}
+        confirmed = self._transaction.history.lines("kept")
+        return {line["item"]: line["label"] for line in confirmed if about(line) not in undone}
 
     def skipped_items(self) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
-        skips = self._select().where(
-            ANSWERS.live,
-            ANSWERS.kind == AnswerKind.SKIP,
-        )
-
+        skips = self._select().where(ANSWERS.live, ANSWERS.kind == AnswerKind.SKIP)
         model = self._transaction.models.newest_summary()
         if model is not None:
             # Models note how many answers there were, not the time: clocks may be set back.
             row_ids = self._select_columns(ANSWERS.id).order_by(ANSWERS.id)
-            first_newer = self._connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
+            first_newer = self._scalar(row_ids.offset(model.facts["answers"]).limit(1))
             if first_newer is None:
                 return set()
             skips = skips.where(ANSWERS.id >= first_newer)
 
-        rows = self._connection.execute(skips)
-        return {row.key for row in rows}
+        return {row.key for row in self._execute(skips)}
 
     # Counting
 
     def count(self) -> int:
         """Return how many answers were ever given, live or not."""
-        return count_rows(self._connection, self._select_columns(ANSWERS.id))
+        return self._count(self._select_columns(ANSWERS.id))
 
     def items_answered_first(self, count: int) -> set[str]:
         """Return the ids of the items that the first ``count`` answers were about, but for skips.
@@ -344,7 +321,7 @@ class AnswerQueries(Queries):
         A skip leaves an item as it was.
         """
         query = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id).limit(count)
-        rows = self._connection.execute(query)
+        rows = self._execute(query)
         return {row.key for row in rows if row.kind != AnswerKind.SKIP}
 
     def count_since_newest_model(self) -> int:
@@ -362,7 +339,7 @@ class AnswerQueries(Queries):
             .group_by(ANSWERS.kind)
         )
         counts = dict.fromkeys(AnswerKind, 0)
-        for kind, count in self._connection.execute(query):
+        for kind, count in self._execute(query):
             counts[AnswerKind(kind)] = count
 
         return counts
@@ -370,7 +347,7 @@ class AnswerQueries(Queries):
     def newest_row_id(self) -> int:
         """Return the row id of the newest answer; 0 before the first."""
         query = self._select_columns(func.max(ANSWERS.id))
-        return int(self._connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
     def count_labels_after(self, *, row_id: int | None = None, time: str | None = None) -> int:
         """Return how many live labels were given after an answer, or after a time as stored."""
@@ -378,16 +355,16 @@ class AnswerQueries(Queries):
         query = self._select_columns(ANSWERS.id).where(
             ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, is_later
         )
-        return count_rows(self._connection, query)
+        return self._count(query)
 
     def has_several_annotators(self, except_for: str) -> bool:
         """Return whether two or more annotators have answered, not counting one name."""
         # The index gives the names in all campaigns of the database at once. That is often enough.
-        everywhere = self._connection.scalars(select(ANSWERS.annotator).distinct())
+        everywhere = self._scalars(select(ANSWERS.annotator).distinct())
         if len(set(everywhere) - {except_for}) < 2:
             return False
 
-        here = self._connection.scalars(self._select_columns(ANSWERS.annotator).distinct())
+        here = self._scalars(self._select_columns(ANSWERS.annotator).distinct())
         return len(set(here) - {except_for}) > 1
 
     def label_times(self) -> list[str]:
@@ -395,28 +372,22 @@ class AnswerQueries(Queries):
         query = self._select_columns(ANSWERS.at).where(
             ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL
         )
-        return list(self._connection.scalars(query.order_by(ANSWERS.at)))
+        return list(self._scalars(query.order_by(ANSWERS.at)))
 
     def times_by_annotator(self) -> dict[str, list[str]]:
         """Return when each annotator gave their answers, in the order in which they were stored."""
         query = self._select_columns(ANSWERS.annotator, ANSWERS.at).order_by(ANSWERS.id)
 
         times: dict[str, list[str]] = {}
-        for row in self._connection.execute(query):
+        for row in self._execute(query):
             times.setdefault(row.annotator, []).append(row.at)
 
         return times
 
 
 def _answer(row: Row[Any]) -> Answer:
-    return Answer(
-        row.key,
-        row.annotator,
-        AnswerKind(row.kind),
-        row.label,
-        row.comment,
-        row.id,
-    )
+    kind = AnswerKind(row.kind)
+    return Answer(row.key, row.annotator, kind, row.label, row.comment, row.id)
 
 
 class DecisionQueries(Queries):
@@ -435,27 +406,20 @@ class DecisionQueries(Queries):
 
         # At most one decision about an item is live, no matter who made it.
         earlier = DECISIONS.item_id == item.row_id
-        self._connection.execute(
-            update(schema.decisions).where(earlier, DECISIONS.live).values(live=False)
+        self._update(schema.decisions, earlier, DECISIONS.live, live=False)
+
+        number = self._insert(
+            schema.decisions,
+            item_id=item.row_id,
+            reviewer=decision.reviewer,
+            at=self._transaction.now(),
+            class_id=class_id,
+            comment=decision.comment,
+            live=True,
+            undone=False,
         )
-
-        values = {
-            "item_id": item.row_id,
-            "reviewer": decision.reviewer,
-            "at": self._transaction.now(),
-            "class_id": class_id,
-            "comment": decision.comment,
-            "live": True,
-            "undone": False,
-        }
-        number = insert_row(self._connection, schema.decisions, values)
-
-        detail = {
-            "decision": number,
-            "label": decision.label,
-            "comment": decision.comment,
-        }
-        self._transaction.history.append(decision.reviewer, "decided", decision.item, detail)
+        detail = {"decision": number, "label": decision.label, "comment": decision.comment}
+        self._note(decision.reviewer, "decided", detail, decision.item)
         self._transaction.picks.update_missing([item.row_id])
         return number
 
@@ -473,30 +437,25 @@ class DecisionQueries(Queries):
             UnknownResourceError: there is no decision of this number.
             PermissionDeniedError: another reviewer made it.
         """
-        last_first = self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
-        by_reviewer = last_first.where(DECISIONS.reviewer == reviewer).limit(1)
-        last = self._connection.execute(by_reviewer).first()
+        by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer).limit(1)
+        last = self._execute(by_reviewer).first()
         if number is not None and (last is None or last.id != number):
             newest = 0 if last is None else last.id
             return self._find_undone(reviewer, number, newest)
         if last is None:
             return None
 
-        undone = {"undone": True, "live": False}
-        statement = update(schema.decisions).where(DECISIONS.id == last.id).values(undone)
-        self._connection.execute(statement)
+        self._update(schema.decisions, DECISIONS.id == last.id, undone=True, live=False)
 
         # A decision that was replaced since leaves the later one live.
         if last.live:
-            about_item = last_first.where(DECISIONS.item_id == last.item_id).limit(1)
-            before = self._connection.execute(about_item).first()
+            about_item = self._last_first().where(DECISIONS.item_id == last.item_id).limit(1)
+            before = self._execute(about_item).first()
             if before is not None:
-                row = DECISIONS.id == before.id
-                statement = update(schema.decisions).where(row).values(live=True)
-                self._connection.execute(statement)
+                self._update(schema.decisions, DECISIONS.id == before.id, live=True)
 
         detail = {"decision": last.id}
-        self._transaction.history.append(reviewer, "decision undone", last.key, detail)
+        self._note(reviewer, "decision undone", detail, last.key)
         self._transaction.picks.update_missing([last.item_id])
         return _decision(last)
 
@@ -505,7 +464,7 @@ class DecisionQueries(Queries):
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = self._connection.execute(self._select().where(DECISIONS.id == number)).first()
+        row = self._execute(self._select().where(DECISIONS.id == number)).first()
         if row is None:
             raise UnknownResourceError(f"There is no decision {number}.")
         if row.reviewer != reviewer:
@@ -518,13 +477,12 @@ class DecisionQueries(Queries):
         """Return all live decisions by item id."""
         # At most one decision about an item is live, as with answers.
         query = self._select().where(DECISIONS.live).order_by(DECISIONS.id)
-        rows = self._connection.execute(query)
-        return {row.key: _decision(row) for row in rows}
+        return {row.key: _decision(row) for row in self._execute(query)}
 
     def items_decided_until(self, time: str) -> set[str]:
         """Return the ids of the items that a reviewer had decided about at a time."""
         query = self._select().with_only_columns(ITEMS.key).where(DECISIONS.at <= time)
-        return set(self._connection.scalars(query))
+        return set(self._scalars(query))
 
     def for_item(self, item_id: str) -> Decision | None:
         """Return the live decision about an item, or None.
@@ -533,24 +491,17 @@ class DecisionQueries(Queries):
             UnknownItemError: there is no such item.
         """
         item = self._transaction.items.get(item_id)
-        query = self._select().where(
-            DECISIONS.live,
-            DECISIONS.item_id == item.row_id,
-        )
-        row = self._connection.execute(query).first()
+        query = self._select().where(DECISIONS.live, DECISIONS.item_id == item.row_id)
+        row = self._execute(query).first()
         return None if row is None else _decision(row)
 
     def recent(self, reviewer: str, count: int) -> list[Decision]:
         """Return the last decisions of a reviewer that were not taken back, newest first."""
-        query = (
-            self._select()
-            .where(DECISIONS.reviewer == reviewer)
-            .where(DECISIONS.undone.is_(False))
-            .order_by(DECISIONS.id.desc())
-            .limit(count)
-        )
-        rows = self._connection.execute(query)
-        return [_decision(row) for row in rows]
+        by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer)
+        return [_decision(row) for row in self._execute(by_reviewer.limit(count))]
+
+    def _last_first(self) -> Select[Any]:
+        return self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
 
     def _select(self) -> Select[Any]:
         """Select decisions with the ids of their items and the names of their classes."""

@@ -7,14 +7,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, select
 
+from teeter.base.array_types import Vectors
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
 from teeter.errors import InputError, UnknownNameError
 
@@ -25,8 +25,6 @@ _ROW_ID = select(CLASSES.id).where(
     CLASSES.campaign_id == bindparam("campaign_id"),
     CLASSES.name == bindparam("name"),
 )
-
-Vectors = npt.NDArray[np.float32]
 
 
 def require_distinct_names(new_names: Sequence[str], names: Sequence[str] = ()) -> None:
@@ -72,16 +70,15 @@ class ClassQueries(Queries):
 
     def row_ids(self) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
-        query = (
-            select(CLASSES.name, CLASSES.id)
-            .where(CLASSES.campaign_id == self._campaign_id)
-            .order_by(CLASSES.position)
-        )
-        rows = self._connection.execute(query)
+        rows = self._execute(self._own(schema.classes).order_by(CLASSES.position))
         return {row.name: row.id for row in rows}
 
     def row_id(self, name: str | None) -> int:
-        """Return the row id of a class, also by a name that it had before.
+        """Return the row id of a class, also by a name that it had before; see ``find``."""
+        return self.find(name)[0]
+
+    def find(self, name: str | None) -> tuple[int, str]:
+        """Return the row id of a class and its name, also by a name that it had before.
 
         Pages, files and projects in Label Studio may still have the old name.
 
@@ -90,17 +87,16 @@ class ClassQueries(Queries):
             InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name or "", "class")
-        values = {"campaign_id": self._campaign_id, "name": name}
-        row_id = self._connection.scalar(_ROW_ID, values)
+        row_id = self._scalar(_ROW_ID, {"campaign_id": self._campaign_id, "name": name})
+        if row_id is not None:
+            return int(row_id), str(name)
 
-        if row_id is None:
-            current_name = self.former_names().get(str(name))
-            if current_name is not None:
-                return self.row_ids()[current_name]
-            hint = did_you_mean(str(name), self.names())
-            raise UnknownNameError(f"No class is called {name!r}. {hint}")
-
-        return int(row_id)
+        current_name = self.former_names().get(str(name))
+        if current_name is not None:
+            return self.row_ids()[current_name], current_name
+        raise UnknownNameError(
+            f"No class is called {name!r}. {did_you_mean(str(name), self.names())}"
+        )
 
     def former_names(self) -> dict[str, str]:
         """Return the current name of classes by each name that they had before."""
@@ -126,7 +122,7 @@ class ClassQueries(Queries):
         """
         require_valid_unicode(name, "class")
         values = {"campaign_id": self._campaign_id, "name": name}
-        if self._connection.scalar(_ROW_ID, values) is not None:
+        if self._scalar(_ROW_ID, values) is not None:
             return name
         return self.former_names().get(name, name)
 
@@ -161,10 +157,9 @@ class ClassQueries(Queries):
         # A class may change its own case or spaces.
         require_distinct_names([stripped], [other for other in row_ids if other != name])
 
-        is_class = CLASSES.id == row_ids[name]
-        self._connection.execute(update(schema.classes).where(is_class).values(name=stripped))
+        self._update(schema.classes, CLASSES.id == row_ids[name], name=stripped)
         detail = {"from": name, "to": stripped}
-        self._transaction.history.append(who, _RENAMED, None, detail)
+        self._note(who, _RENAMED, detail)
 
     def add(self, names: Sequence[str], who: str) -> None:
         """Add classes after the existing ones.
@@ -186,16 +181,10 @@ class ClassQueries(Queries):
                 )
 
             positions[stripped] = len(positions)
-            row = {
-                "campaign_id": self._campaign_id,
-                "position": positions[stripped],
-                "name": stripped,
-            }
-            rows.append(row)
-        if rows:
-            self._connection.execute(insert(schema.classes), rows)
-            details = [{"name": row["name"]} for row in rows]
-            self._transaction.history.append_each(who, "class", details)
+            rows.append({"position": positions[stripped], "name": stripped})
+        self._insert_all(schema.classes, rows)
+        details = [{"name": row["name"]} for row in rows]
+        self._transaction.history.append(who, "class", None, *details)
 
 
 class DescriptionQueries(Queries):
@@ -210,7 +199,7 @@ class DescriptionQueries(Queries):
             .order_by(CLASSES.position)
         )
         descriptions = {}
-        for row in self._connection.execute(query):
+        for row in self._execute(query):
             examples = tuple(json.loads(row.examples))
             descriptions[row.name] = ClassDescription(row.description, examples)
         return descriptions
@@ -222,45 +211,39 @@ class DescriptionQueries(Queries):
             UnknownNameError: there is no such class.
         """
         # All names are looked up first: an unknown one must not leave half of them written.
-        row_ids = {name: self._transaction.classes.row_id(name) for name in descriptions}
+        found = {name: self._transaction.classes.find(name) for name in descriptions}
         before = self.all()
 
         for name, description in descriptions.items():
-            current_name = self._transaction.classes.current_name(name)
+            row_id, current_name = found[name]
             if before.get(current_name, ClassDescription()) == description:
                 continue
 
-            of_class = CLASS_DESCRIPTIONS.class_id == row_ids[name]
-            self._connection.execute(delete(schema.class_descriptions).where(of_class))
+            of_class = CLASS_DESCRIPTIONS.class_id == row_id
+            self._delete(schema.class_descriptions, of_class)
 
             if description.description or description.examples:
-                values = {
-                    "campaign_id": self._campaign_id,
-                    "class_id": row_ids[name],
-                    "description": description.description,
-                    "examples": json.dumps(list(description.examples), ensure_ascii=False),
-                }
-                self._connection.execute(insert(schema.class_descriptions).values(values))
+                self._insert(
+                    schema.class_descriptions,
+                    class_id=row_id,
+                    description=description.description,
+                    examples=json.dumps(list(description.examples), ensure_ascii=False),
+                )
 
             detail = {
                 "name": name,
                 "description": description.description,
                 "examples": list(description.examples),
             }
-            self._transaction.history.append(who, "described", None, detail)
+            self._note(who, "described", detail)
 
     # Vectors of texts that are no items
 
     def text_vectors(self, encoding_id: int, digests: Sequence[str]) -> dict[str, Vectors]:
         """Return the stored vectors (D,) of texts by digest, as an encoding sees them."""
-        vectors = {}
-        for part in chunks(digests):
-            query = select(TEXT_VECTORS.digest, TEXT_VECTORS.vector).where(
-                TEXT_VECTORS.encoding_id == encoding_id, TEXT_VECTORS.digest.in_(part)
-            )
-            for row in self._connection.execute(query):
-                vectors[row.digest] = np.frombuffer(row.vector, dtype=np.float32)
-        return vectors
+        of_encoding = select(schema.text_vectors).where(TEXT_VECTORS.encoding_id == encoding_id)
+        rows = self._in_parts(of_encoding, TEXT_VECTORS.digest, digests)
+        return {row.digest: np.frombuffer(row.vector, dtype=np.float32) for row in rows}
 
     def write_text_vectors(self, encoding_id: int, vectors: Mapping[str, Vectors]) -> None:
         """Replace all stored vectors of an encoding by those of texts that are in use now.
@@ -269,17 +252,13 @@ class DescriptionQueries(Queries):
             encoding_id: the encoding.
             vectors: (D,) by digest of the text.
         """
-        of_encoding = TEXT_VECTORS.encoding_id == encoding_id
-        self._connection.execute(delete(schema.text_vectors).where(of_encoding))
-
-        rows = []
-        for digest, vector in vectors.items():
-            row = {
-                "campaign_id": self._campaign_id,
+        self._delete(schema.text_vectors, TEXT_VECTORS.encoding_id == encoding_id)
+        rows = [
+            {
                 "encoding_id": encoding_id,
                 "digest": digest,
                 "vector": np.ascontiguousarray(vector, dtype=np.float32).tobytes(),
             }
-            rows.append(row)
-        if rows:
-            self._connection.execute(insert(schema.text_vectors), rows)
+            for digest, vector in vectors.items()
+        ]
+        self._insert_all(schema.text_vectors, rows)

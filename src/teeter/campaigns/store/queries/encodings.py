@@ -13,29 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Row,
     ScalarSelect,
     Select,
     and_,
     cast,
     func,
-    insert,
     literal,
     select,
-    update,
 )
 
+from teeter.base.array_types import Vectors
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
 from teeter.errors import InputError, StoreError
-
-Vectors = npt.NDArray[np.float32]
 
 _EVEN_SPREAD = (cast(ITEMS.id, BigInteger) * literal(2654435761, BigInteger)) % literal(
     2**32, BigInteger
@@ -79,25 +74,23 @@ class ItemFeatures:
 class EncodingQueries(Queries):
     """The encodings of a campaign."""
 
-    def _in_campaign(self) -> ColumnElement[bool]:
-        return ENCODINGS.campaign_id == self._campaign_id
+    def _current(self) -> Select[Any]:
+        return self._own(schema.encodings).where(ENCODINGS.is_current)
 
     def _current_id(self) -> ScalarSelect[Any]:
-        query = select(ENCODINGS.id).where(self._in_campaign(), ENCODINGS.is_current)
-        return query.limit(1).scalar_subquery()
+        return self._current().with_only_columns(ENCODINGS.id).limit(1).scalar_subquery()
 
     # Encodings
 
     def current(self) -> StoredEncoding | None:
         """Return the encoding that models see, or None before the first."""
-        query = select(schema.encodings).where(self._in_campaign(), ENCODINGS.is_current)
-        row = self._connection.execute(query).first()
+        row = self._execute(self._current()).first()
         return None if row is None else _stored_encoding(row)
 
     def all(self) -> list[StoredEncoding]:
         """Return all encodings, oldest first."""
-        query = select(schema.encodings).where(self._in_campaign()).order_by(ENCODINGS.id)
-        return [_stored_encoding(row) for row in self._connection.execute(query)]
+        query = self._own(schema.encodings).order_by(ENCODINGS.id)
+        return [_stored_encoding(row) for row in self._execute(query)]
 
     def add(
         self,
@@ -109,44 +102,37 @@ class EncodingQueries(Queries):
         fitted_on: int = 0,
     ) -> StoredEncoding:
         """Add an encoding without vectors. It is not the current one yet."""
-        values = {
-            "campaign_id": self._campaign_id,
-            "encoder": encoder,
-            "version": version,
-            "checksum": checksum,
-            "state": state,
-            "fitted_on": fitted_on,
-            "started": self._transaction.now(),
-            "is_current": False,
-            "revision": 0,
-        }
-        row_id = insert_row(self._connection, schema.encodings, values)
-        row = self._connection.execute(select(schema.encodings).where(ENCODINGS.id == row_id)).one()
+        row_id = self._insert(
+            schema.encodings,
+            encoder=encoder,
+            version=version,
+            checksum=checksum,
+            state=state,
+            fitted_on=fitted_on,
+            started=self._transaction.now(),
+            is_current=False,
+            revision=0,
+        )
+        row = self._execute(select(schema.encodings).where(ENCODINGS.id == row_id)).one()
         return _stored_encoding(row)
 
     def make_current(self, row_id: int) -> None:
         """Let models see an encoding. The current one is kept for comparison."""
-        self._connection.execute(
-            update(schema.encodings).where(self._in_campaign()).values(is_current=False)
-        )
-        self._connection.execute(
-            update(schema.encodings).where(ENCODINGS.id == row_id).values(is_current=True)
-        )
+        in_campaign = ENCODINGS.campaign_id == self._campaign_id
+        self._update(schema.encodings, in_campaign, is_current=False)
+        self._update(schema.encodings, ENCODINGS.id == row_id, is_current=True)
 
     def remove(self, row_id: int) -> None:
         """Remove an encoding and its vectors."""
         # Vectors refer to their encoding, so they are deleted before it.
-        self._connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
-        of_encoding = schema.text_vectors.c.encoding_id == row_id
-        self._connection.execute(schema.text_vectors.delete().where(of_encoding))
-        self._connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
+        self._delete(schema.vectors, VECTORS.encoding_id == row_id)
+        self._delete(schema.text_vectors, schema.text_vectors.c.encoding_id == row_id)
+        self._delete(schema.encodings, ENCODINGS.id == row_id)
 
     def revision(self) -> tuple[int, int]:
         """Return a value that changes whenever the current features change."""
-        query = select(ENCODINGS.id, ENCODINGS.revision).where(
-            self._in_campaign(), ENCODINGS.is_current
-        )
-        row = self._connection.execute(query).first()
+        query = self._current().with_only_columns(ENCODINGS.id, ENCODINGS.revision)
+        row = self._execute(query).first()
         return (0, 0) if row is None else (row.id, row.revision)
 
     # Vectors
@@ -183,15 +169,10 @@ class EncodingQueries(Queries):
         # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
         for part in chunks(rows):
             item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
-            self._connection.execute(
-                schema.vectors.delete().where(VECTORS.encoding_id == row_id, item_rows)
-            )
-        self._connection.execute(insert(schema.vectors), rows)
-        self._connection.execute(
-            update(schema.encodings)
-            .where(ENCODINGS.id == row_id)
-            .values(revision=ENCODINGS.revision + 1)
-        )
+            self._delete(schema.vectors, VECTORS.encoding_id == row_id, item_rows)
+        self._insert_all(schema.vectors, rows)
+        is_encoding = ENCODINGS.id == row_id
+        self._update(schema.encodings, is_encoding, revision=ENCODINGS.revision + 1)
 
     def replace_item(self, item: StoredItem, row_id: int, vector: Vectors | None) -> None:
         """Replace the vector of an item whose content has changed.
@@ -204,20 +185,20 @@ class EncodingQueries(Queries):
             row_id: the current encoding.
             vector: the new features (D,); None if the item had none.
         """
-        of_others = and_(VECTORS.item_id == item.row_id, VECTORS.encoding_id != row_id)
-        self._connection.execute(schema.vectors.delete().where(of_others))
+        of_others = VECTORS.encoding_id != row_id
+        self._delete(schema.vectors, VECTORS.item_id == item.row_id, of_others)
         if vector is not None:
             self.write(row_id, {item.item_id: vector})
 
     def missing_items(self, row_id: int, limit: int | None = None) -> list[StoredItem]:
         """Return items without a vector in an encoding, spread evenly over all of them."""
         query = self._select_missing(row_id).order_by(_EVEN_SPREAD).limit(limit)
-        row_ids = list(self._connection.scalars(query))
+        row_ids = list(self._scalars(query))
         return list(self._transaction.items.by_row_id(row_ids).values())
 
     def count_missing(self, row_id: int) -> int:
         """Return the number of items without a vector in an encoding."""
-        return count_rows(self._connection, self._select_missing(row_id))
+        return self._count(self._select_missing(row_id))
 
     def _select_missing(self, row_id: int) -> Select[Any]:
         has_vector = and_(VECTORS.item_id == ITEMS.id, VECTORS.encoding_id == row_id)
@@ -244,14 +225,9 @@ class EncodingQueries(Queries):
             .where(VECTORS.encoding_id == encoding_id)
             .order_by(ITEMS.id)
         )
-        if items is None:
-            rows = list(self._connection.execute(query))
-        else:
-            # A database accepts a limited number of parameters in a statement.
-            rows = []
-            for part in chunks(list(items)):
-                rows += self._connection.execute(query.where(ITEMS.key.in_(part)))
-
+        rows: list[Row[Any]] = list(
+            self._execute(query) if items is None else self._in_parts(query, ITEMS.key, list(items))
+        )
         if not rows:
             return ItemFeatures([], np.zeros((0, 0), dtype=np.float32), {})
 
@@ -275,7 +251,7 @@ class EncodingQueries(Queries):
         query = select(VECTORS.vector).where(
             VECTORS.item_id == item_row_id, VECTORS.encoding_id == self._current_id()
         )
-        vector = self._connection.scalar(query)
+        vector = self._scalar(query)
         return None if vector is None else np.frombuffer(vector, dtype=np.float32)
 
     def encoded_items(self) -> list[str]:
@@ -286,7 +262,7 @@ class EncodingQueries(Queries):
             .where(VECTORS.encoding_id == self._current_id())
             .order_by(VECTORS.item_id)
         )
-        return list(self._connection.scalars(query))
+        return list(self._scalars(query))
 
     def encoded_row_ids(self) -> list[int]:
         """Return the row ids of the items with features, in the same order."""
@@ -295,7 +271,7 @@ class EncodingQueries(Queries):
             .where(VECTORS.encoding_id == self._current_id())
             .order_by(VECTORS.item_id)
         )
-        return list(self._connection.scalars(query))
+        return list(self._scalars(query))
 
     def unreadable(self, item_row_ids: Sequence[int] | None = None) -> dict[str, str]:
         """Return the items of the current encoding that could not be read, and why.
@@ -311,7 +287,7 @@ class EncodingQueries(Queries):
         )
         if item_row_ids is not None:
             query = query.where(VECTORS.item_id.in_(item_row_ids))
-        return {row.key: row.error for row in self._connection.execute(query)}
+        return {row.key: row.error for row in self._execute(query)}
 
     def require_equal_lengths(self, row_id: int) -> None:
         """Refuse vectors of different lengths in an encoding.
@@ -322,7 +298,7 @@ class EncodingQueries(Queries):
         # Compared in the database, so that no vector has to be read.
         length = func.length(VECTORS.vector)
         query = select(length).distinct().where(VECTORS.encoding_id == row_id)
-        sizes = sorted(size // np.float32().itemsize for size in self._connection.scalars(query))
+        sizes = sorted(size // np.float32().itemsize for size in self._scalars(query))
 
         if len(sizes) > 1:
             raise InputError(f"The items' features differ in length: {sizes}.")

@@ -3,77 +3,55 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select
+from sqlalchemy import Row, func
 
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import HISTORY
 
-_INSERT = insert(schema.history)
-
 
 class HistoryQueries(Queries):
     """The lines of a campaign's history."""
 
-    def append(
-        self,
-        who: str,
-        what: str,
-        item_id: str | None,
-        detail: Mapping[str, Any],
-    ) -> None:
-        """Append a line.
+    def append(self, who: str, what: str, item_id: str | None, *details: Mapping[str, Any]) -> None:
+        """Append a line for each detail, in one statement.
 
         Args:
             who: the person or program that made the change.
             what: the change in one or two words: "answer", "trained", "person added".
             item_id: the item that it is about, if it is about one.
-            detail: everything else, as JSON can hold it.
+            details: everything else, as JSON can hold it.
 
         Raises:
             InputError: the name has a character that cannot be stored.
         """
-        self.append_each(who, what, [detail], item_id=item_id)
-
-    def append_each(
-        self,
-        who: str,
-        what: str,
-        details: Iterable[Mapping[str, Any]],
-        *,
-        item_id: str | None = None,
-    ) -> None:
-        """Append a line for each detail in one statement: much faster than one by one."""
         require_valid_unicode(who, "name")
         line = {
-            "campaign_id": self._campaign_id,
             "at": self._transaction.now(),
             "who": who,
             "what": what,
             "item": item_id,
         }
         rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
-        # SQLAlchemy does not take an empty list to mean that nothing is inserted.
-        if rows:
-            self._connection.execute(_INSERT, rows)
+        self._insert_all(schema.history, rows)
 
     def lines(self, what: str | None = None, *, since: str | None = None) -> list[dict[str, Any]]:
         """Return all lines, or those of one kind of change or after a time, oldest first.
 
         Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
         """
-        query = select(schema.history).where(HISTORY.campaign_id == self._campaign_id)
+        query = self._own(schema.history)
         if what is not None:
             query = query.where(HISTORY.what == what)
         if since is not None:
             query = query.where(HISTORY.at >= since)
 
         # By id: times would be out of order after a clock was set back.
-        return [_as_line(row) for row in self._connection.execute(query.order_by(HISTORY.id))]
+        return [_as_line(row) for row in self._execute(query.order_by(HISTORY.id))]
 
     def page(self, after: int, count: int) -> tuple[list[dict[str, Any]], int | None]:
         """Return lines in their order, beginning after a row id, and the last row id.
@@ -81,13 +59,8 @@ class HistoryQueries(Queries):
         Returns:
             The lines as ``lines`` has them, and None as the row id if no line follows.
         """
-        query = (
-            select(schema.history)
-            .where(HISTORY.campaign_id == self._campaign_id, HISTORY.id > after)
-            .order_by(HISTORY.id)
-            .limit(count + 1)
-        )
-        rows = self._connection.execute(query).all()
+        query = self._own(schema.history).where(HISTORY.id > after).order_by(HISTORY.id)
+        rows = self._execute(query.limit(count + 1)).all()
         lines = [_as_line(row) for row in rows[:count]]
         return lines, rows[count - 1].id if len(rows) > count else None
 
@@ -96,18 +69,12 @@ class HistoryQueries(Queries):
 
         Every change of the campaign changes it.
         """
-        query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._campaign_id)
+        query = self._own(schema.history).with_only_columns(func.max(HISTORY.id))
         if changes:
             query = query.where(HISTORY.what.in_(changes))
-        return int(self._connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
 
 def _as_line(row: Row[Any]) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "at": row.at,
-        "who": row.who,
-        "what": row.what,
-        "item": row.item,
-    }
-    line.update(json.loads(row.detail))
-    return line
+    line = {"at": row.at, "who": row.who, "what": row.what, "item": row.item}
+    return {**line, **json.loads(row.detail)}

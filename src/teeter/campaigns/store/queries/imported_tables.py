@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from teeter.campaigns.items.columns import (
     ImportedTable,
@@ -23,7 +23,7 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.records import ColumnType, TableColumn
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, insert_row
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
 
 _ROWS_AT_ONCE = 500
@@ -59,12 +59,9 @@ class ImportedTableQueries(Queries):
             rows: The id of the item, which is stored already, the id that the row came with, and
                 the row.
         """
-        item_row_ids: dict[str, int] = {}
-        for item_ids in chunks(list(dict.fromkeys(item_id for item_id, _, _ in rows))):
-            query = select(ITEMS.key, ITEMS.id).where(
-                ITEMS.campaign_id == self._campaign_id, ITEMS.key.in_(item_ids)
-            )
-            item_row_ids.update((item.key, item.id) for item in self._connection.execute(query))
+        item_ids = list(dict.fromkeys(item_id for item_id, _, _ in rows))
+        row_ids = select(ITEMS.key, ITEMS.id).where(ITEMS.campaign_id == self._campaign_id)
+        item_row_ids = {item.key: item.id for item in self._in_parts(row_ids, ITEMS.key, item_ids)}
         stored = self._row_ids_by_key(list(set(item_row_ids.values())))
         table_ids: dict[int, int] = {}
 
@@ -85,28 +82,22 @@ class ImportedTableQueries(Queries):
             }
             previous = stored[item_row_id, key]
             if previous:
-                is_row = IMPORTED_ROWS.id == previous.pop(0)
-                self._connection.execute(update(schema.imported_rows).where(is_row).values(values))
+                self._update(schema.imported_rows, IMPORTED_ROWS.id == previous.pop(0), **values)
             else:
                 new_values.append(values)
 
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
-            part = new_values[start : start + _ROWS_AT_ONCE]
-            self._connection.execute(insert(schema.imported_rows), part)
+            self._insert_all(schema.imported_rows, new_values[start : start + _ROWS_AT_ONCE])
 
     def _row_ids_by_key(
         self, item_row_ids: Sequence[int]
     ) -> defaultdict[tuple[int, str], list[int]]:
         """Return the stored rows of items by item and id, each list in the order of the file."""
         row_ids: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
-        for part in chunks(item_row_ids):
-            query = (
-                select(IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key)
-                .where(IMPORTED_ROWS.item_id.in_(part))
-                .order_by(IMPORTED_ROWS.id)
-            )
-            for row in self._connection.execute(query):
-                row_ids[row.item_id, row.key].append(row.id)
+        columns = (IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key)
+        query = select(*columns).order_by(IMPORTED_ROWS.id)
+        for row in self._in_parts(query, IMPORTED_ROWS.item_id, item_row_ids):
+            row_ids[row.item_id, row.key].append(row.id)
         return row_ids
 
     def _find_or_add_table(self, table: ImportedTable) -> int:
@@ -118,35 +109,26 @@ class ImportedTableQueries(Queries):
         # Left out if there is none, as in campaigns from before it was stored.
         if table.text_column is not None:
             described["text"] = table.text_column
-        values = {
-            "campaign_id": self._campaign_id,
-            "added": self._transaction.now(),
-            # Escaped, because a name may have characters that PostgreSQL cannot store.
-            "columns": json.dumps(described),
-            "arrow_schema": table.arrow_schema,
-        }
-
-        query = select(IMPORTED_TABLES.id).where(
-            IMPORTED_TABLES.campaign_id == self._campaign_id,
-            IMPORTED_TABLES.columns == values["columns"],
-            IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema),
-        )
-
-        table_id = self._connection.scalar(query.limit(1))
+        # Escaped, because a name may have characters that PostgreSQL cannot store.
+        columns = json.dumps(described)
+        has_schema = IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema)
+        query = self._own(schema.imported_tables).where(IMPORTED_TABLES.columns == columns)
+        table_id = self._scalar(query.where(has_schema).limit(1))
         if table_id is None:
-            table_id = insert_row(self._connection, schema.imported_tables, values)
+            table_id = self._insert(
+                schema.imported_tables,
+                added=self._transaction.now(),
+                columns=columns,
+                arrow_schema=table.arrow_schema,
+            )
         return int(table_id)
 
     def tables(self) -> dict[int, ImportedTable]:
         """Return the tables that still have rows, by row id and in the order of their import."""
         has_rows = IMPORTED_TABLES.id.in_(select(IMPORTED_ROWS.table_id))
-        query = (
-            select(schema.imported_tables)
-            .where(IMPORTED_TABLES.campaign_id == self._campaign_id, has_rows)
-            .order_by(IMPORTED_TABLES.id)
-        )
+        query = self._own(schema.imported_tables).where(has_rows)
         tables = {}
-        for row in self._connection.execute(query):
+        for row in self._execute(query.order_by(IMPORTED_TABLES.id)):
             described = json.loads(row.columns)
             columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
             tables[row.id] = ImportedTable(
@@ -162,7 +144,7 @@ class ImportedTableQueries(Queries):
         """Yield all rows in the order of their files. Only a few are in memory at once."""
         tables = self.tables()
         query = self._select_rows().order_by(IMPORTED_ROWS.id)
-        streamed = self._connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        streamed = self._execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
         for stored_key, key, table_id, _, cells in streamed:
             yield StoredRow(stored_key, key, tables[table_id], decode_cells(cells))
 
@@ -198,9 +180,8 @@ class ImportedTableQueries(Queries):
         return matches
 
     def _rows_of(self, item_row_ids: Sequence[int]) -> Iterator[Row[Any]]:
-        for part in chunks(item_row_ids):
-            query = self._select_rows().where(IMPORTED_ROWS.item_id.in_(part))
-            yield from self._connection.execute(query.order_by(IMPORTED_ROWS.id))
+        in_order = self._select_rows().order_by(IMPORTED_ROWS.id)
+        return self._in_parts(in_order, IMPORTED_ROWS.item_id, item_row_ids)
 
     def _select_rows(self) -> Select[Any]:
         columns = (IMPORTED_ROWS.key, IMPORTED_ROWS.table_id, IMPORTED_ROWS.item_id)

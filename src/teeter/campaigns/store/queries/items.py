@@ -13,17 +13,15 @@ from sqlalchemy import (
     Select,
     bindparam,
     func,
-    insert,
     not_,
     or_,
     select,
-    update,
 )
 
 from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
 from teeter.campaigns.records import AnswerKind, ItemFilter, ItemKind, ItemQuery, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, count_rows
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.imported_tables import items_with_text
 from teeter.campaigns.store.schema import (
     ANSWERS,
@@ -147,15 +145,14 @@ class ItemQueries(Queries):
 
     def all(self) -> list[StoredItem]:
         """Return all items in their order."""
-        query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
-        rows = self._connection.execute(query)
+        rows = self._execute(self._own(schema.items).order_by(ITEMS.id))
         return [_stored_item(row) for row in rows]
 
     def contents(self) -> dict[str, str | None]:
         """Return the content of all items by item id, in their order."""
         query = select(ITEMS.key, ITEMS.content).where(self._in_campaign()).order_by(ITEMS.id)
         # Fetched in parts: a hundred thousand rows at once are work for the garbage collector.
-        rows = self._connection.execute(query, execution_options={"yield_per": 1_000})
+        rows = self._execute(query, execution_options={"yield_per": 1_000})
         contents: dict[str, str | None] = {}
         for part in rows.partitions():
             contents.update((item_id, content) for item_id, content in part)
@@ -175,22 +172,18 @@ class ItemQueries(Queries):
             (ITEMS.key, {item.key for item in items}),
         )
         for column, values in values_of_columns:
-            for part in chunks(sorted(values)):
-                query = select(schema.items).where(self._in_campaign(), column.in_(part))
-                for row in self._connection.execute(query):
-                    alike[row.id] = _stored_item(row)
+            for row in self._in_parts(self._own(schema.items), column, sorted(values)):
+                alike[row.id] = _stored_item(row)
         return [alike[row_id] for row_id in sorted(alike)]
 
     def count(self) -> int:
         """Return the number of items, withdrawn or not."""
-        return count_rows(self._connection, select(ITEMS.id).where(self._in_campaign()))
+        return self._count(self._own(schema.items))
 
     def count_withdrawn(self) -> int:
         """Return the number of items that were taken out of the campaign."""
         is_withdrawn = ITEMS.withdrawn.is_not(None)
-        return count_rows(
-            self._connection, select(ITEMS.id).where(self._in_campaign(), is_withdrawn)
-        )
+        return self._count(select(ITEMS.id).where(self._in_campaign(), is_withdrawn))
 
     def newest_row_id(self) -> int:
         """Return the largest row id of an item; it changes whenever items are added.
@@ -198,7 +191,7 @@ class ItemQueries(Queries):
         Other campaigns of the database count too: their items change it without need, and the index
         gives it at once.
         """
-        return int(self._connection.scalar(select(func.max(ITEMS.id))) or 0)
+        return int(self._scalar(select(func.max(ITEMS.id))) or 0)
 
     def get(self, item_id: str) -> StoredItem:
         """Return an item.
@@ -209,12 +202,12 @@ class ItemQueries(Queries):
         """
         require_valid_unicode(item_id, "item id")
         values = {"campaign_id": self._campaign_id, "item_id": item_id}
-        row = self._connection.execute(_ITEM_BY_ID, values).first()
+        row = self._execute(_ITEM_BY_ID, values).first()
 
         if row is None:
             # Only some ids are compared: in a campaign of a million items a hint is not worth more.
             query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
-            closest = get_close_matches(item_id, self._connection.scalars(query).all(), n=1)
+            closest = get_close_matches(item_id, self._scalars(query).all(), n=1)
             hint = f" Did you mean {quote_id(closest[0])}?" if closest else ""
             raise UnknownItemError(f"No item is called {quote_id(item_id)}.{hint}")
 
@@ -235,30 +228,17 @@ class ItemQueries(Queries):
 
     def by_row_id(self, row_ids: Sequence[int]) -> dict[int, StoredItem]:
         """Return those of the items that exist, by row id and in their order."""
-        items: dict[int, StoredItem] = {}
-        for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
-            query = select(schema.items).where(
-                self._in_campaign(),
-                ITEMS.id.in_(part),
-            )
-            for row in self._connection.execute(query.order_by(ITEMS.id)):
-                items[row.id] = _stored_item(row)
-
-        return items
+        in_order = self._own(schema.items).order_by(ITEMS.id)
+        possible = [row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]
+        rows = self._in_parts(in_order, ITEMS.id, possible)
+        return {row.id: _stored_item(row) for row in rows}
 
     def by_id(self, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return those of the items that exist, by item id."""
-        items: dict[str, StoredItem] = {}
         # No stored id has a NUL character, and PostgreSQL refuses to look for one.
-        for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
-            query = select(schema.items).where(
-                self._in_campaign(),
-                ITEMS.key.in_(part),
-            )
-            for row in self._connection.execute(query):
-                items[row.key] = _stored_item(row)
-
-        return items
+        possible = [item_id for item_id in item_ids if "\0" not in item_id]
+        rows = self._in_parts(self._own(schema.items), ITEMS.key, possible)
+        return {row.key: _stored_item(row) for row in rows}
 
     def search(self, query: ItemQuery) -> list[StoredItem]:
         """Return a page of items in their order.
@@ -276,20 +256,20 @@ class ItemQueries(Queries):
         for _, value in query.columns:
             require_valid_unicode(value, "value of a column")
         conditions = self._conditions(query)
-        statement = select(schema.items).where(self._in_campaign(), *conditions)
+        statement = self._own(schema.items).where(*conditions)
 
         # Backwards from the end of the page, so that the limit keeps the items next to it.
         if query.before is not None:
             statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
             statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
-            last_rows = self._connection.execute(statement).all()
+            last_rows = self._execute(statement).all()
             return [_stored_item(row) for row in reversed(last_rows)]
 
         if query.after is not None:
             statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
 
         statement = statement.order_by(ITEMS.id).limit(query.count)
-        rows = self._connection.execute(statement)
+        rows = self._execute(statement)
         return [_stored_item(row) for row in rows]
 
     def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
@@ -354,9 +334,7 @@ class ItemQueries(Queries):
         return (
             select(table.c.item_id)
             .join(schema.classes, CLASSES.id == table.c.class_id)
-            .where(table.c.live)
-            .where(CLASSES.name == label)
-            .where(CLASSES.campaign_id == self._campaign_id)
+            .where(table.c.live, CLASSES.name == label, CLASSES.campaign_id == self._campaign_id)
         )
 
     def add(self, items: Iterable[Item], who: str) -> tuple[list[Item], list[tuple[str, str]]]:
@@ -377,7 +355,6 @@ class ItemQueries(Queries):
         rows = []
         for item in result.new:
             row = {
-                "campaign_id": self._campaign_id,
                 "key": item.key,
                 "kind": item.kind,
                 "content": item.content,
@@ -386,8 +363,7 @@ class ItemQueries(Queries):
                 "added": now,
             }
             rows.append(row)
-        if rows:
-            self._connection.execute(insert(schema.items), rows)
+        self._insert_all(schema.items, rows)
 
         self._note_addition(who, result)
 
@@ -406,7 +382,7 @@ class ItemQueries(Queries):
                 "ids": item_ids[part],
                 "same": aliases[part],
             }
-            self._transaction.history.append(who, "added", None, detail)
+            self._note(who, "added", detail)
 
     def aliases(self) -> dict[str, str]:
         """Return the ids that duplicates came with, and the id of the stored item for each."""
@@ -418,29 +394,19 @@ class ItemQueries(Queries):
 
     def audit_set(self) -> set[str]:
         """Return the ids of the items in the audit set."""
-        query = select(ITEMS.key).where(
-            self._in_campaign(),
-            ITEMS.audit,
-        )
-        return set(self._connection.scalars(query))
+        return set(self._scalars(select(ITEMS.key).where(self._in_campaign(), ITEMS.audit)))
 
     def add_to_audit_set(self, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
-        for part in chunks(item_ids):
-            rows = (self._in_campaign(), ITEMS.key.in_(part))
-            statement = update(schema.items).where(*rows).values(audit=True)
-            self._connection.execute(statement)
-
-        self._transaction.history.append(who, "audit", None, {"items": list(item_ids)})
+        self._change(item_ids, audit=True)
+        self._note(who, "audit", {"items": list(item_ids)})
 
     def change_content(self, item: StoredItem, content: str | None, digest: str, who: str) -> None:
         """Replace the text of an item. The history has both, so it shows what each answer saw."""
-        is_item = ITEMS.id == item.row_id
-        statement = update(schema.items).where(is_item).values(content=content, digest=digest)
-        self._connection.execute(statement)
+        self._update(schema.items, ITEMS.id == item.row_id, content=content, digest=digest)
 
         detail = {"from": item.content, "to": content}
-        self._transaction.history.append(who, _CHANGED, item.item_id, detail)
+        self._note(who, _CHANGED, detail, item.item_id)
 
     def newest_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
@@ -449,23 +415,23 @@ class ItemQueries(Queries):
     def with_digest(self, digest: str) -> list[str]:
         """Return the ids of the items whose content has a digest."""
         query = select(ITEMS.key).where(self._in_campaign(), ITEMS.digest == digest)
-        return list(self._connection.scalars(query.order_by(ITEMS.id)))
+        return list(self._scalars(query.order_by(ITEMS.id)))
 
     def withdrawn(self, *, until: str | None = None) -> set[str]:
         """Return the ids of the items that were taken out of the campaign, until a time or ever."""
         query = select(ITEMS.key).where(self._in_campaign(), ITEMS.withdrawn.is_not(None))
         if until is not None:
             query = query.where(ITEMS.withdrawn <= until)
-        return set(self._connection.scalars(query))
+        return set(self._scalars(query))
 
     def withdraw(self, item_ids: Sequence[str], who: str, reason: str | None) -> None:
         """Take items out of the campaign. They keep their answers, picks and features."""
-        self._set_withdrawn(item_ids, self._transaction.now())
+        self._change(item_ids, withdrawn=self._transaction.now())
         self._note_items(who, _WITHDRAWN, item_ids, {"reason": reason})
 
     def put_back(self, item_ids: Sequence[str], who: str) -> None:
         """Put items that were withdrawn back into the campaign, as they were."""
-        self._set_withdrawn(item_ids, None)
+        self._change(item_ids, withdrawn=None)
         self._note_items(who, _PUT_BACK, item_ids, {})
 
     def last_put_back(self) -> str | None:
@@ -474,10 +440,9 @@ class ItemQueries(Queries):
         lines = self._transaction.history.lines(_PUT_BACK)
         return max((str(line["at"]) for line in lines), default=None)
 
-    def _set_withdrawn(self, item_ids: Sequence[str], at: str | None) -> None:
+    def _change(self, item_ids: Sequence[str], **values: Any) -> None:
         for part in chunks(item_ids):
-            rows = (self._in_campaign(), ITEMS.key.in_(part))
-            self._connection.execute(update(schema.items).where(*rows).values(withdrawn=at))
+            self._update(schema.items, self._in_campaign(), ITEMS.key.in_(part), **values)
 
     def _note_items(
         self,
@@ -488,14 +453,11 @@ class ItemQueries(Queries):
     ) -> None:
         for start in range(0, len(item_ids), _MOST_IDS_IN_LINE):
             part = list(item_ids[start : start + _MOST_IDS_IN_LINE])
-            self._transaction.history.append(who, what, None, {"items": part, **detail})
+            self._note(who, what, {"items": part, **detail})
 
     def request_annotators(self, item_ids: Sequence[str], count: int) -> None:
         """Set how many annotators are to answer items."""
-        for part in chunks(item_ids):
-            rows = (self._in_campaign(), ITEMS.key.in_(part))
-            statement = update(schema.items).where(*rows).values(annotators_needed=count)
-            self._connection.execute(statement)
+        self._change(item_ids, annotators_needed=count)
 
 
 def _clamp_row_id(row_id: int) -> int:

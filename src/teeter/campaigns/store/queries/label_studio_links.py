@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, insert_row
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
 
 
@@ -47,34 +47,23 @@ class LabelStudioQueries(Queries):
 
     def current_link(self) -> ProjectLink | None:
         """Return the current link, or None if the campaign was never synced."""
-        query = (
-            select(schema.label_studio)
-            .where(LABEL_STUDIO.campaign_id == self._campaign_id)
-            .order_by(LABEL_STUDIO.id.desc())
-            .limit(1)
-        )
         # Older links stay, because imported annotations refer to them.
-        row = self._connection.execute(query).first()
+        newest_first = self._own(schema.label_studio).order_by(LABEL_STUDIO.id.desc())
+        row = self._execute(newest_first.limit(1)).first()
         return None if row is None else ProjectLink(row.id, row.url, row.marker, row.project_id)
 
     def add_link(self, url: str, marker: str) -> ProjectLink:
         """Store a link to a project that is yet to be created."""
-        values = {
-            "campaign_id": self._campaign_id,
-            "url": url,
-            "marker": marker,
-            "project_id": None,
-            "created": self._transaction.now(),
-        }
-        link_id = insert_row(self._connection, schema.label_studio, values)
+        now = self._transaction.now()
+        link_id = self._insert(
+            schema.label_studio, url=url, marker=marker, project_id=None, created=now
+        )
         return ProjectLink(link_id, url, marker, None)
 
     def set_project(self, link: ProjectLink, url: str, project_id: int) -> ProjectLink:
         """Store where the project of a link is, and return the link with it."""
-        row = LABEL_STUDIO.id == link.id
-        values = {"url": url, "project_id": project_id}
-        statement = update(schema.label_studio).where(row).values(values)
-        self._connection.execute(statement)
+        is_link = LABEL_STUDIO.id == link.id
+        self._update(schema.label_studio, is_link, url=url, project_id=project_id)
         return ProjectLink(link.id, url, link.marker, project_id)
 
     def imported_annotations(self, link: ProjectLink) -> dict[int, ImportedAnnotation]:
@@ -83,23 +72,24 @@ class LabelStudioQueries(Queries):
             select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
             .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
             .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
-            .where(LABEL_STUDIO_ANSWERS.link_id == link.id)
-            .where(LABEL_STUDIO_ANSWERS.campaign_id == self._campaign_id)
+            .where(
+                LABEL_STUDIO_ANSWERS.link_id == link.id,
+                LABEL_STUDIO_ANSWERS.campaign_id == self._campaign_id,
+            )
             .order_by(LABEL_STUDIO_ANSWERS.id)
         )
 
         # Later rows of an annotation are changes of it: the last one says what it says now.
         imported: dict[int, ImportedAnnotation] = {}
-        for row in self._connection.execute(query):
+        for row in self._execute(query):
             earlier = imported.get(row.annotation)
-            earlier_answers = () if earlier is None else earlier.answers
             imported[row.annotation] = ImportedAnnotation(
                 task=row.task,
                 kind=AnswerKind(row.kind),
                 label=row.name,
                 at=row.at,
                 gone=row.gone,
-                answers=(*earlier_answers, row.answer_id),
+                answers=(*(earlier.answers if earlier else ()), row.answer_id),
             )
 
         return imported
@@ -120,23 +110,19 @@ class LabelStudioQueries(Queries):
             annotation: the annotation's id in Label Studio.
             answer: the answer's row id.
         """
-        values = {
-            "campaign_id": self._campaign_id,
-            "link_id": link.id,
-            "task": task,
-            "annotation": annotation,
-            "answer_id": answer,
-            "gone": False,
-        }
-        insert_row(self._connection, schema.label_studio_answers, values)
+        self._insert(
+            schema.label_studio_answers,
+            link_id=link.id,
+            task=task,
+            annotation=annotation,
+            answer_id=answer,
+            gone=False,
+        )
 
     def mark_deleted(self, link: ProjectLink, annotations: Sequence[int]) -> None:
         """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
         # Marked, not deleted, like everything that the history refers to.
         for part in chunks(annotations):
-            rows = (
-                LABEL_STUDIO_ANSWERS.link_id == link.id,
-                LABEL_STUDIO_ANSWERS.annotation.in_(part),
-            )
-            statement = update(schema.label_studio_answers).where(*rows).values(gone=True)
-            self._connection.execute(statement)
+            of_link = LABEL_STUDIO_ANSWERS.link_id == link.id
+            is_deleted = LABEL_STUDIO_ANSWERS.annotation.in_(part)
+            self._update(schema.label_studio_answers, of_link, is_deleted, gone=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row
 
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.records import Person, Role
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, insert_row
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import PEOPLE
 
 
@@ -18,11 +18,8 @@ class PeopleQueries(Queries):
 
     def members(self) -> list[Person]:
         """Return all people who were not removed."""
-        query = select(schema.people).where(
-            PEOPLE.campaign_id == self._campaign_id, PEOPLE.removed.is_(None)
-        )
-        rows = self._connection.execute(query.order_by(PEOPLE.id))
-        return [_person(row) for row in rows]
+        query = self._own(schema.people).where(PEOPLE.removed.is_(None)).order_by(PEOPLE.id)
+        return [_person(row) for row in self._execute(query)]
 
     def find(self, name: str) -> Person | None:
         """Return a person by name, removed or not; None if there never was one.
@@ -31,20 +28,13 @@ class PeopleQueries(Queries):
             InputError: the name has a character that no stored name has.
         """
         require_valid_unicode(name, "name")
-        query = select(schema.people).where(
-            PEOPLE.campaign_id == self._campaign_id, PEOPLE.name == name
-        )
-        row = self._connection.execute(query).first()
+        row = self._execute(self._own(schema.people).where(PEOPLE.name == name)).first()
         return None if row is None else _person(row)
 
     def find_by_token_hash(self, token_hash: str) -> Person | None:
         """Return the member who has a token, or None."""
-        query = select(schema.people).where(
-            PEOPLE.campaign_id == self._campaign_id,
-            PEOPLE.token == token_hash,
-            PEOPLE.removed.is_(None),
-        )
-        row = self._connection.execute(query).first()
+        has_token = self._own(schema.people).where(PEOPLE.token == token_hash)
+        row = self._execute(has_token.where(PEOPLE.removed.is_(None))).first()
         return None if row is None else _person(row)
 
     def add(self, name: str, role: Role, token_hash: str | None) -> None:
@@ -59,37 +49,22 @@ class PeopleQueries(Queries):
         removed = self.find(name)
 
         if removed is None:
-            new = {
-                "campaign_id": self._campaign_id,
-                "name": name,
-            }
-            insert_row(self._connection, schema.people, new | values)
+            self._insert(schema.people, name=name, **values)
         else:
-            row = PEOPLE.id == removed.row_id
-            statement = update(schema.people).where(row).values(values)
-            self._connection.execute(statement)
+            self._update(schema.people, PEOPLE.id == removed.row_id, **values)
 
     def set_role(self, row_id: int, role: Role) -> None:
         """Change a person's role."""
-        row = PEOPLE.id == row_id
-        statement = update(schema.people).where(row).values(role=role)
-        self._connection.execute(statement)
+        self._update(schema.people, PEOPLE.id == row_id, role=role)
 
     def set_token_hash(self, row_id: int, token_hash: str | None) -> None:
         """Replace the hash of a person's token; None revokes the token."""
-        row = PEOPLE.id == row_id
-        statement = update(schema.people).where(row).values(token=token_hash)
-        self._connection.execute(statement)
+        self._update(schema.people, PEOPLE.id == row_id, token=token_hash)
 
     def remove(self, row_id: int) -> None:
         """Remove a person and revoke their token. Their answers stay."""
-        removed = {
-            "token": None,
-            "removed": self._transaction.now(),
-        }
-        row = PEOPLE.id == row_id
-        statement = update(schema.people).where(row).values(removed)
-        self._connection.execute(statement)
+        removed = self._transaction.now()
+        self._update(schema.people, PEOPLE.id == row_id, token=None, removed=removed)
 
 
 def _person(row: Row[Any]) -> Person:

@@ -22,7 +22,6 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     or_,
     select,
     update,
@@ -31,7 +30,7 @@ from sqlalchemy import (
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import AnswerKind, PickArm, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
 
 RANDOM_STRATEGY = "random"
@@ -42,9 +41,11 @@ RANDOM_STRATEGY = "random"
 _PICKS_TO_ANSWER = (
     select(PICKS.id, PICKS.state)
     .join(schema.batches, BATCHES.id == PICKS.batch_id)
-    .where(PICKS.item_id == bindparam("item"))
-    .where(PICKS.state.in_((PickState.OPEN, PickState.RETURNED)))
-    .where(BATCHES.annotator == bindparam("annotator"))
+    .where(
+        PICKS.item_id == bindparam("item"),
+        PICKS.state.in_((PickState.OPEN, PickState.RETURNED)),
+        BATCHES.annotator == bindparam("annotator"),
+    )
     .order_by(PICKS.id)
 )
 
@@ -64,9 +65,11 @@ _DELETE_PICKS = delete(schema.picks).where(PICKS.id.in_(bindparam("picks", expan
 # Answered batches keep their lease: until it ends, the annotator counts as active.
 _EXTEND_LEASES = (
     update(schema.batches)
-    .where(BATCHES.campaign_id == bindparam("campaign"))
-    .where(BATCHES.annotator == bindparam("holder"))
-    .where(BATCHES.id.in_(select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)))
+    .where(
+        BATCHES.campaign_id == bindparam("campaign"),
+        BATCHES.annotator == bindparam("holder"),
+        BATCHES.id.in_(select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)),
+    )
     .values(lease_end=bindparam("new_end"))
 )
 
@@ -131,8 +134,7 @@ class PickQueries(Queries):
                 "state": state if pick.asked else PickState.KNOWN,
             }
             rows.append(row)
-        if rows:
-            self._connection.execute(insert(schema.picks), rows)
+        self._insert_all(schema.picks, rows)
 
         # Picks made ahead are asked of no one yet, so they are neither counted nor noted.
         if annotator is not None:
@@ -143,17 +145,16 @@ class PickQueries(Queries):
         return batch_id
 
     def _insert_batch(self, annotator: str | None, origin: BatchOrigin) -> int:
-        values = {
-            "campaign_id": self._campaign_id,
-            "annotator": annotator,
-            "asked": self._transaction.now(),
-            "strategy": origin.strategy,
-            "seed": origin.seed,
-            "model_version": origin.model_version,
+        return self._insert(
+            schema.batches,
+            annotator=annotator,
+            asked=self._transaction.now(),
+            strategy=origin.strategy,
+            seed=origin.seed,
+            model_version=origin.model_version,
             # A lease begins when someone gets the items, not when they are picked ahead.
-            "lease_end": None if annotator is None else self._transaction.lease_end(),
-        }
-        return insert_row(self._connection, schema.batches, values)
+            lease_end=None if annotator is None else self._transaction.lease_end(),
+        )
 
     def _note_batch(self, annotator: str, batch_id: int, origin: BatchOrigin) -> None:
         """Note a batch and all its picks in the history."""
@@ -163,26 +164,19 @@ class PickQueries(Queries):
             select(schema.picks, ITEMS.key)
             .join(schema.items)
             # The state comes first so that SQLite uses the index picks_by_state.
-            .where(PICKS.state.in_(states))
-            .where(PICKS.batch_id == batch_id)
+            .where(PICKS.state.in_(states), PICKS.batch_id == batch_id)
             .order_by(PICKS.rank, PICKS.id)
         )
 
         asked = []
         not_asked = []
-        for row in self._connection.execute(query):
+        for row in self._execute(query):
             if row.state == PickState.KNOWN:
                 not_asked.append(row.key)
             else:
                 reason = json.loads(row.reason)
-                asked.append(
-                    {
-                        "item": row.key,
-                        "rank": row.rank,
-                        "arm": row.arm,
-                        "reason": reason,
-                    }
-                )
+                pick = {"item": row.key, "rank": row.rank, "arm": row.arm, "reason": reason}
+                asked.append(pick)
 
         detail = {
             "batch": batch_id,
@@ -193,12 +187,11 @@ class PickQueries(Queries):
             "picks": asked,
             "known": not_asked,
         }
-        self._transaction.history.append(annotator, "asked", None, detail)
+        self._note(annotator, "asked", detail)
 
     def count_batches(self) -> int:
         """Return the number of batches so far, for annotators or ahead."""
-        in_campaign = BATCHES.campaign_id == self._campaign_id
-        return count_rows(self._connection, select(BATCHES.id).where(in_campaign))
+        return self._count(self._own(schema.batches))
 
     # Reading picks
 
@@ -216,8 +209,7 @@ class PickQueries(Queries):
             )
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(BATCHES.campaign_id == self._campaign_id)
-            .where(PICKS.state == state)
+            .where(BATCHES.campaign_id == self._campaign_id, PICKS.state == state)
             .order_by(PICKS.batch_id, PICKS.rank)
         )
         if with_withdrawn:
@@ -231,19 +223,17 @@ class PickQueries(Queries):
         if annotator is not None:
             query = query.where(BATCHES.annotator == annotator)
 
-        rows = self._connection.execute(query)
-        return [_pick(row) for row in rows]
+        return [_pick(row) for row in self._execute(query)]
 
     def ready_picks(self) -> list[Pick]:
         """Return the picks made ahead, oldest batch first."""
-        rows = self._connection.execute(self._select(PickState.READY))
-        return [_pick(row) for row in rows]
+        return [_pick(row) for row in self._execute(self._select(PickState.READY))]
 
     def open_or_ready_items(self) -> set[str]:
         """Return the ids of the items that are open with an annotator or picked ahead."""
         item_ids: set[str] = set()
         for state in (PickState.OPEN, PickState.READY):
-            item_ids.update(row.key for row in self._connection.execute(self._select(state)))
+            item_ids.update(row.key for row in self._execute(self._select(state)))
 
         return item_ids
 
@@ -254,22 +244,15 @@ class PickQueries(Queries):
     def count(self, state: PickState) -> int:
         """Return the number of picks in a state, of all annotators."""
         # A count would sort the rows in vain.
-        query = self._select(state).with_only_columns(PICKS.id).order_by(None)
-        return count_rows(self._connection, query)
+        return self._count(self._select(state).with_only_columns(PICKS.id).order_by(None))
 
     def count_open_by_annotator(self) -> dict[str, int]:
         """Return the number of open picks of each annotator who has any."""
-        query = (
-            select(BATCHES.annotator, func.count().label("open_count"))
-            .join(schema.picks, PICKS.batch_id == BATCHES.id)
-            .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(BATCHES.campaign_id == self._campaign_id)
-            .where(PICKS.state == PickState.OPEN)
-            .where(ITEMS.withdrawn.is_(None))
-            .group_by(BATCHES.annotator)
+        open_picks = self._select(PickState.OPEN).order_by(None).group_by(BATCHES.annotator)
+        query = open_picks.with_only_columns(
+            BATCHES.annotator, func.count(PICKS.id).label("open_count")
         )
-        rows = self._connection.execute(query)
-        return {row.annotator: row.open_count for row in rows}
+        return {row.annotator: row.open_count for row in self._execute(query)}
 
     def last_picks(self, annotator: str, row_ids: Sequence[int]) -> dict[int, Pick]:
         """Return the last pick of each item that an annotator got, by the item's row id."""
@@ -277,14 +260,16 @@ class PickQueries(Queries):
             select(schema.picks, ITEMS.key)
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(PICKS.item_id.in_(row_ids))
-            .where(PICKS.state != PickState.KNOWN)
-            .where(BATCHES.campaign_id == self._campaign_id)
-            .where(BATCHES.annotator == annotator)
+            .where(
+                PICKS.item_id.in_(row_ids),
+                PICKS.state != PickState.KNOWN,
+                BATCHES.campaign_id == self._campaign_id,
+                BATCHES.annotator == annotator,
+            )
             .order_by(PICKS.id)
         )
         # Later picks of an item replace earlier ones.
-        rows = self._connection.execute(query)
+        rows = self._execute(query)
         return {row.item_id: _pick(row) for row in rows}
 
     def control_items(self) -> set[str]:
@@ -293,29 +278,23 @@ class PickQueries(Queries):
 
     def items_of_arm(self, arm: PickArm) -> set[str]:
         """Return the ids of the items that came to be picked in one way."""
-        query = (
+        return set(self._scalars(self._select_items(arm)))
+
+    def _select_items(self, arm: PickArm) -> Select[Any]:
+        return (
             select(ITEMS.key)
             .join(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(ITEMS.campaign_id == self._campaign_id)
-            .where(PICKS.arm == arm)
+            .where(ITEMS.campaign_id == self._campaign_id, PICKS.arm == arm)
         )
-        return set(self._connection.scalars(query))
 
     def control_items_in_order(self) -> list[str]:
         """Return the ids of the control items in the order in which they were drawn.
 
         Within a batch, the order is random and does not depend on which of them had a label.
         """
-        query = (
-            select(ITEMS.key)
-            .join(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(ITEMS.campaign_id == self._campaign_id)
-            .where(PICKS.arm == PickArm.CONTROL)
-            .group_by(ITEMS.key)
-            # An item that came back has several picks. The first one drew it.
-            .order_by(func.min(PICKS.id))
-        )
-        return list(self._connection.scalars(query))
+        by_item = self._select_items(PickArm.CONTROL).group_by(ITEMS.key)
+        # An item that came back has several picks. The first one drew it.
+        return list(self._scalars(by_item.order_by(func.min(PICKS.id))))
 
     def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
@@ -324,19 +303,10 @@ class PickQueries(Queries):
         of ``random`` after another strategy would be a sample of what that strategy left over.
         """
         control = self.control_items()
-        own_batches = BATCHES.campaign_id == self._campaign_id
-        strategies = select(BATCHES.strategy).where(own_batches).distinct()
-        if set(self._connection.scalars(strategies)) != {RANDOM_STRATEGY}:
+        strategies = self._own(schema.batches).with_only_columns(BATCHES.strategy).distinct()
+        if set(self._scalars(strategies)) != {RANDOM_STRATEGY}:
             return control
-
-        query = (
-            select(ITEMS.key)
-            .join(schema.picks, PICKS.item_id == ITEMS.id)
-            .join(schema.batches, PICKS.batch_id == BATCHES.id)
-            .where(own_batches)
-            .where(PICKS.arm == PickArm.PICKED)
-        )
-        return control | set(self._connection.scalars(query))
+        return control | self.items_of_arm(PickArm.PICKED)
 
     def unassigned(self, picks: Sequence[Pick]) -> list[Pick]:
         """Return the picks of items that are neither open, nor ready, answered or withdrawn.
@@ -346,22 +316,11 @@ class PickQueries(Queries):
         # The caller holds the write lock, so no one can take an item between this and the insert.
         items = self._transaction.items.by_id([pick.item for pick in picks])
         row_ids = [item.row_id for item in items.values()]
-        taken: set[int] = set()
-
-        for part in chunks(row_ids):
-            states = (PickState.OPEN, PickState.READY)
-            assigned = and_(
-                PICKS.item_id.in_(part),
-                PICKS.state.in_(states),
-            )
-            taken.update(self._connection.scalars(select(PICKS.item_id).where(assigned)))
-
-            answered = and_(
-                ANSWERS.item_id.in_(part), ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
-            )
-            taken.update(self._connection.scalars(select(ANSWERS.item_id).where(answered)))
-
-        taken.update(item.row_id for item in items.values() if item.withdrawn is not None)
+        assigned = select(PICKS.item_id).where(PICKS.state.in_((PickState.OPEN, PickState.READY)))
+        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
+        taken = {row.item_id for row in self._in_parts(assigned, PICKS.item_id, row_ids)}
+        taken |= {row.item_id for row in self._in_parts(answered, ANSWERS.item_id, row_ids)}
+        taken |= {item.row_id for item in items.values() if item.withdrawn is not None}
         return [pick for pick in picks if items[pick.item].row_id not in taken]
 
     # Assigning without picking
@@ -369,7 +328,7 @@ class PickQueries(Queries):
     def has_assignable(self) -> bool:
         """Return whether an annotator could get an item without picking a new one."""
         ready = self._select(PickState.READY).with_only_columns(PICKS.id)
-        if self._connection.scalar(ready.order_by(None).limit(1)) is not None:
+        if self._scalar(ready.order_by(None).limit(1)) is not None:
             return True
 
         # Shared items that lack an annotator. The one who asks may have answered them before, which
@@ -379,7 +338,7 @@ class PickQueries(Queries):
             ITEMS.annotators_missing > 0,
             ITEMS.withdrawn.is_(None),
         )
-        return bool(self._connection.scalar(select(missing)))
+        return bool(self._scalar(select(missing)))
 
     def assign(self, annotator: str, count: int) -> int:
         """Open items with an annotator that need no picking.
@@ -419,15 +378,17 @@ class PickQueries(Queries):
         )
         query = (
             select(ITEMS.id, ITEMS.key)
-            .where(ITEMS.campaign_id == self._campaign_id)
-            .where(ITEMS.annotators_missing > 0)
-            .where(ITEMS.withdrawn.is_(None))
-            .where(~exists().where(answered_by, ANSWERS.live))
-            .where(~exists().where(open_with))
+            .where(
+                ITEMS.campaign_id == self._campaign_id,
+                ITEMS.annotators_missing > 0,
+                ITEMS.withdrawn.is_(None),
+                ~exists().where(answered_by, ANSWERS.live),
+                ~exists().where(open_with),
+            )
             .order_by(ITEMS.id)
             .limit(count)
         )
-        wanted = self._connection.execute(query).all()
+        wanted = self._execute(query).all()
         if not wanted:
             return 0
 
@@ -441,14 +402,7 @@ class PickQueries(Queries):
             if pick is None:
                 picks.append(Pick(row.key, rank, PickArm.PICKED, {}))
             else:
-                picks.append(
-                    Pick(
-                        row.key,
-                        rank,
-                        PickArm(pick.arm),
-                        json.loads(pick.reason),
-                    )
-                )
+                picks.append(Pick(row.key, rank, PickArm(pick.arm), json.loads(pick.reason)))
 
         origin = BatchOrigin("again", 0, 0)
         if earlier:
@@ -468,17 +422,16 @@ class PickQueries(Queries):
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .where(PICKS.id.in_(last_ids))
         )
-        rows = self._connection.execute(query)
+        rows = self._execute(query)
         return {row.item_id: row for row in rows}
 
     def _assign_ready(self, annotator: str, count: int) -> int:
         """Assign picks made ahead, but none of an item that this annotator skipped."""
         # Skipping leaves an item to others: the annotator does not get it back this way.
-        skipped = and_(
+        skipped = exists().where(
             ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
         )
-        query = self._select(PickState.READY).where(~exists().where(skipped)).limit(count)
-        rows = self._connection.execute(query).all()
+        rows = self._execute(self._select(PickState.READY).where(~skipped).limit(count)).all()
         if not rows:
             return 0
 
@@ -486,9 +439,8 @@ class PickQueries(Queries):
         origin = _newest_origin(rows)
         batch_id = self._insert_batch(annotator, origin)
         for part in chunks([row.id for row in rows]):
-            moved = {"batch_id": batch_id, "state": PickState.OPEN}
-            statement = update(schema.picks).where(PICKS.id.in_(part)).values(moved)
-            self._connection.execute(statement)
+            is_moved = PICKS.id.in_(part)
+            self._update(schema.picks, is_moved, batch_id=batch_id, state=PickState.OPEN)
 
         shared = [row.item_id for row in rows if row.annotators_needed > 1]
         self.update_missing(shared)
@@ -503,32 +455,24 @@ class PickQueries(Queries):
         Control items stay drawn, so that they can be counted.
         """
         for part in chunks(row_ids):
-            ready = self._connection.execute(_READY_PICKS, {"items": part}).all()
+            ready = self._execute(_READY_PICKS, {"items": part}).all()
 
             control = [row.id for row in ready if row.arm == PickArm.CONTROL]
-            if control:
-                values = {"picks": control, "new_state": PickState.KNOWN}
-                self._connection.execute(_SET_STATE, values)
+            self.set_state(control, PickState.KNOWN)
 
             others = [row.id for row in ready if row.arm != PickArm.CONTROL]
             if others:
-                self._connection.execute(_DELETE_PICKS, {"picks": others})
+                self._execute(_DELETE_PICKS, {"picks": others})
 
     def remove_outdated(self) -> None:
         """Remove what an older model picked ahead. Items drawn at random stay ready."""
         # Only batches that no annotator has: items must not vanish from a page that shows them.
-        ahead = select(BATCHES.id).where(
-            BATCHES.campaign_id == self._campaign_id, BATCHES.annotator.is_(None)
-        )
-        outdated = and_(
+        ahead = self._own(schema.batches).where(BATCHES.annotator.is_(None))
+        self._delete(
+            schema.picks,
             PICKS.state == PickState.READY,
             PICKS.arm == PickArm.PICKED,
-        )
-        self._connection.execute(
-            delete(schema.picks).where(
-                outdated,
-                PICKS.batch_id.in_(ahead),
-            )
+            PICKS.batch_id.in_(ahead.with_only_columns(BATCHES.id)),
         )
 
     # Leases
@@ -543,7 +487,7 @@ class PickQueries(Queries):
             "holder": annotator,
             "new_end": self._transaction.lease_end(),
         }
-        self._connection.execute(_EXTEND_LEASES, values)
+        self._execute(_EXTEND_LEASES, values)
 
     def is_lease_half_over(self, annotator: str) -> bool:
         """Return whether half of the lease of one of an annotator's open picks has passed."""
@@ -553,7 +497,7 @@ class PickQueries(Queries):
             .with_only_columns(func.min(BATCHES.lease_end))
             .order_by(None)
         )
-        first_end = self._connection.scalar(query)
+        first_end = self._scalar(query)
 
         if first_end is None:
             return False
@@ -577,8 +521,7 @@ class PickQueries(Queries):
 
     def release(self, annotator: str, who: str) -> int:
         """Return all open picks of an annotator to the pool, and return how many there were."""
-        held = BATCHES.annotator == annotator
-        return self._return_picks(held, by=who)
+        return self._return_picks(BATCHES.annotator == annotator, by=who)
 
     def _return_picks(self, condition: ColumnElement[bool], by: str) -> int:
         """Return the open picks of the batches that meet a condition to the pool.
@@ -589,7 +532,7 @@ class PickQueries(Queries):
         """
         # Withdrawn items too: when they are put back, nobody else would get them.
         query = self._select(PickState.OPEN, with_withdrawn=True).where(condition)
-        rows = self._connection.execute(query).all()
+        rows = self._execute(query).all()
         if not rows:
             return 0
 
@@ -600,17 +543,9 @@ class PickQueries(Queries):
         # A batch at a time, because each gets its own line in the history.
         newest_version = self._transaction.models.newest_version()
         for batch_id, batch in rows_by_batch.items():
-            for part in chunks([row.id for row in batch]):
-                is_open = PICKS.id.in_(part)
-                statement = update(schema.picks).where(is_open).values(state=PickState.RETURNED)
-                self._connection.execute(statement)
-
-            detail = {
-                "batch": batch_id,
-                "items": [row.key for row in batch],
-                "by": by,
-            }
-            self._transaction.history.append(batch[0].annotator, "returned", None, detail)
+            self.set_state([row.id for row in batch], PickState.RETURNED)
+            detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
+            self._note(batch[0].annotator, "returned", detail)
             self._offer_again(batch, newest_version)
 
         # After all batches: an item may have been open with several annotators.
@@ -636,10 +571,7 @@ class PickQueries(Queries):
         """
         # In a campaign without leases, an annotator is active who has open picks.
         still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
-        without_lease = and_(
-            BATCHES.lease_end.is_(None),
-            BATCHES.id.in_(still_open),
-        )
+        without_lease = and_(BATCHES.lease_end.is_(None), BATCHES.id.in_(still_open))
         with_lease = BATCHES.lease_end > self._transaction.now()
 
         query = select(func.count(BATCHES.annotator.distinct())).where(
@@ -648,7 +580,7 @@ class PickQueries(Queries):
         if except_for is not None:
             query = query.where(BATCHES.annotator != except_for)
 
-        return int(self._connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
     # Answers to picks
 
@@ -658,7 +590,7 @@ class PickQueries(Queries):
         It is the open one, or else the last one that was returned; None if there is neither.
         """
         values = {"item": row_id, "annotator": annotator}
-        rows = self._connection.execute(_PICKS_TO_ANSWER, values).all()
+        rows = self._execute(_PICKS_TO_ANSWER, values).all()
 
         # An open pick must be closed, whichever picks of the item were returned before.
         for row in rows:
@@ -676,15 +608,15 @@ class PickQueries(Queries):
         query = (
             select(BATCHES.annotator)
             .join(schema.picks, PICKS.batch_id == BATCHES.id)
-            .where(PICKS.item_id == row_id)
-            .where(PICKS.state == PickState.OPEN)
+            .where(PICKS.item_id == row_id, PICKS.state == PickState.OPEN)
             .order_by(BATCHES.annotator)
         )
-        return list(self._connection.scalars(query))
+        return list(self._scalars(query))
 
-    def set_state(self, pick_id: int, state: PickState) -> None:
-        """Change the state of a pick."""
-        self._connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
+    def set_state(self, pick_ids: Sequence[int], state: PickState) -> None:
+        """Change the state of picks."""
+        for part in chunks(pick_ids):
+            self._execute(_SET_STATE, {"picks": part, "new_state": state})
 
     def rename_class(self, name: str, new_name: str) -> None:
         """Let picks predict a class by its new name, whatever their state.
@@ -692,14 +624,11 @@ class PickQueries(Queries):
         An answered pick may be opened again. The history has the name of its day.
         """
         for state in PickState:
-            for row in self._connection.execute(self._select(state, with_withdrawn=True)).all():
+            for row in self._execute(self._select(state, with_withdrawn=True)).all():
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
                     renamed = json.dumps(reason | {"predicted": new_name})
-                    is_pick = PICKS.id == row.id
-                    self._connection.execute(
-                        update(schema.picks).where(is_pick).values(reason=renamed)
-                    )
+                    self._update(schema.picks, PICKS.id == row.id, reason=renamed)
 
     def reopen(self, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.
@@ -711,30 +640,23 @@ class PickQueries(Queries):
             row_id: its item.
         """
         # Read from the batch: the answer may have been given in the name of another annotator.
-        batch_of_pick = select(PICKS.batch_id).where(PICKS.id == pick_id).scalar_subquery()
-        annotator = self._connection.execute(
-            select(BATCHES.annotator).where(BATCHES.id == batch_of_pick)
-        ).scalar_one()
+        batches = select(BATCHES.annotator).join(schema.picks, PICKS.batch_id == BATCHES.id)
+        annotator = self._execute(batches.where(PICKS.id == pick_id)).scalar_one()
 
         # The annotator may have got the item a second time since. One open pick is enough.
-        batches_of_annotator = select(BATCHES.id).where(
-            BATCHES.campaign_id == self._campaign_id, BATCHES.annotator == annotator
-        )
-        again = and_(
+        own_batches = self._own(schema.batches).where(BATCHES.annotator == annotator)
+        self._update(
+            schema.picks,
             PICKS.item_id == row_id,
             PICKS.id != pick_id,
             PICKS.state == PickState.OPEN,
-            PICKS.batch_id.in_(batches_of_annotator),
+            PICKS.batch_id.in_(own_batches.with_only_columns(BATCHES.id)),
+            state=PickState.RETURNED,
         )
-        statement = update(schema.picks).where(again).values(state=PickState.RETURNED)
-        self._connection.execute(statement)
 
-        holders = self.holders(row_id)
-        is_free = all(holder == annotator for holder in holders)
-        if is_free or self.needs_several(row_id):
-            self.set_state(pick_id, PickState.OPEN)
-        else:
-            self.set_state(pick_id, PickState.RETURNED)
+        is_free = all(holder == annotator for holder in self.holders(row_id))
+        may_open = is_free or self.needs_several(row_id)
+        self.set_state([pick_id], PickState.OPEN if may_open else PickState.RETURNED)
 
         self.remove_ready([row_id])
         self.extend_leases(annotator)
@@ -742,7 +664,7 @@ class PickQueries(Queries):
     def needs_several(self, row_id: int) -> bool:
         """Return whether an item is to be answered by several annotators."""
         query = select(ITEMS.annotators_needed).where(ITEMS.id == row_id)
-        return bool(self._connection.scalar(query) != 1)
+        return bool(self._scalar(query) != 1)
 
     def update_missing(self, row_ids: Iterable[int]) -> None:
         """Count again how many annotators items still need.
@@ -752,7 +674,7 @@ class PickQueries(Queries):
         """
         for row_id in row_ids:
             query = select(ITEMS.annotators_needed, ITEMS.annotators_missing)
-            item = self._connection.execute(query.where(ITEMS.id == row_id)).one()
+            item = self._execute(query.where(ITEMS.id == row_id)).one()
             if item.annotators_needed == 1:
                 continue  # most items: nothing to count
 
@@ -760,17 +682,16 @@ class PickQueries(Queries):
             kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
                 ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
             )
-            answered = {row.annotator: row.kind for row in self._connection.execute(kinds)}
+            answered = {row.annotator: row.kind for row in self._execute(kinds)}
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(row_id))
             missing = max(0, item.annotators_needed - len(asked))
             decided = select(exists().where(DECISIONS.item_id == row_id, DECISIONS.live))
-            if AnswerKind.FLAG in answered.values() or self._connection.scalar(decided):
+            if AnswerKind.FLAG in answered.values() or self._scalar(decided):
                 missing = 0
 
             if missing != item.annotators_missing:
-                changed = update(schema.items).where(ITEMS.id == row_id)
-                self._connection.execute(changed.values(annotators_missing=missing))
+                self._update(schema.items, ITEMS.id == row_id, annotators_missing=missing)
 
 
 def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
@@ -780,9 +701,4 @@ def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
 
 
 def _pick(row: Row[Any]) -> Pick:
-    return Pick(
-        row.key,
-        row.rank,
-        PickArm(row.arm),
-        json.loads(row.reason),
-    )
+    return Pick(row.key, row.rank, PickArm(row.arm), json.loads(row.reason))

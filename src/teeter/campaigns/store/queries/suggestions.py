@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
+from sqlalchemy import Row, Select, and_, delete, func, select
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.records import (
@@ -24,7 +24,7 @@ from teeter.campaigns.records import (
     SourceKind,
 )
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import (
     ANSWERS,
@@ -78,12 +78,8 @@ class SuggestionQueries(Queries):
 
     def sources(self) -> list[Source]:
         """Return all sources, oldest first."""
-        query = (
-            select(schema.sources)
-            .where(SOURCES.campaign_id == self._campaign_id, SOURCES.kind != _REMOVED)
-            .order_by(SOURCES.id)
-        )
-        return [_source(row) for row in self._connection.execute(query)]
+        query = self._own(schema.sources).where(SOURCES.kind != _REMOVED)
+        return [_source(row) for row in self._execute(query.order_by(SOURCES.id))]
 
     def source(self, name: str) -> Source:
         """Return a source by its name.
@@ -108,32 +104,28 @@ class SuggestionQueries(Queries):
         """Add a source, or replace what is known of the one of that name; return it."""
         detail = json.dumps(dict(source.detail), ensure_ascii=False)
         # Removed ones too: a language model that comes back has already used a part of its budget.
-        has_name = and_(SOURCES.campaign_id == self._campaign_id, SOURCES.name == source.name)
-        stored = self._connection.execute(select(schema.sources).where(has_name)).one_or_none()
+        has_name = self._own(schema.sources).where(SOURCES.name == source.name)
+        stored = self._execute(has_name).one_or_none()
 
         if stored is not None:
             # A server that asks every few seconds must not fill the history.
             if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
                 return _source(stored)
 
-            self._connection.execute(
-                update(schema.sources)
-                .where(SOURCES.id == stored.id)
-                .values(kind=source.kind, detail=detail)
-            )
+            is_source = SOURCES.id == stored.id
+            self._update(schema.sources, is_source, kind=source.kind, detail=detail)
         else:
-            values = {
-                "campaign_id": self._campaign_id,
-                "name": source.name,
-                "kind": source.kind,
-                "detail": detail,
-                "added": self._transaction.now(),
-                "revision": 0,
-            }
-            insert_row(self._connection, schema.sources, values)
+            self._insert(
+                schema.sources,
+                name=source.name,
+                kind=source.kind,
+                detail=detail,
+                added=self._transaction.now(),
+                revision=0,
+            )
 
         line = {"name": source.name, "kind": source.kind, **source.detail}
-        self._transaction.history.append(who, "source", None, line)
+        self._note(who, "source", line)
         return self.source(source.name)
 
     def remove_source(self, source: Source, who: str) -> None:
@@ -143,17 +135,17 @@ class SuggestionQueries(Queries):
         """
         # Those with foreign keys go before the source that the keys point to.
         for table in (schema.shown_suggestions, schema.suggestions):
-            self._connection.execute(delete(table).where(table.c.source_id == source.row_id))
+            self._delete(table, table.c.source_id == source.row_id)
 
         is_source = SOURCES.id == source.row_id
         replies = select(MODEL_REPLIES.id).where(MODEL_REPLIES.source_id == source.row_id)
         # A request may be on its way, so a language model stays even without a reply.
-        if source.kind is SourceKind.LANGUAGE_MODEL or count_rows(self._connection, replies):
-            removed = {"kind": _REMOVED, "revision": SOURCES.revision + 1}
-            self._connection.execute(update(schema.sources).where(is_source).values(removed))
+        if source.kind is SourceKind.LANGUAGE_MODEL or self._count(replies):
+            revision = SOURCES.revision + 1
+            self._update(schema.sources, is_source, kind=_REMOVED, revision=revision)
         else:
-            self._connection.execute(delete(schema.sources).where(is_source))
-        self._transaction.history.append(who, _SOURCE_REMOVED, None, {"name": source.name})
+            self._delete(schema.sources, is_source)
+        self._note(who, _SOURCE_REMOVED, {"name": source.name})
 
     # Suggestions
 
@@ -177,7 +169,6 @@ class SuggestionQueries(Queries):
             if suggestion.label not in class_ids:
                 class_ids[suggestion.label] = self._transaction.classes.row_id(suggestion.label)
             row = {
-                "campaign_id": self._campaign_id,
                 "source_id": source.row_id,
                 "item_id": items[suggestion.item].row_id,
                 "class_id": class_ids[suggestion.label],
@@ -189,11 +180,9 @@ class SuggestionQueries(Queries):
         # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
         for part in chunks(rows):
             item_ids = [row["item_id"] for row in part]
-            replaced = and_(
-                SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(item_ids)
-            )
-            self._connection.execute(delete(schema.suggestions).where(replaced))
-        self._connection.execute(insert(schema.suggestions), rows)
+            of_source = SUGGESTIONS.source_id == source.row_id
+            self._delete(schema.suggestions, of_source, SUGGESTIONS.item_id.in_(item_ids))
+        self._insert_all(schema.suggestions, rows)
         self._count_revision(source)
 
     def withdraw(self, source: Source, items: Sequence[StoredItem]) -> None:
@@ -201,9 +190,7 @@ class SuggestionQueries(Queries):
         n_withdrawn = 0
         for part in chunks([item.row_id for item in items]):
             withdrawn = and_(SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(part))
-            n_withdrawn += self._connection.execute(
-                delete(schema.suggestions).where(withdrawn)
-            ).rowcount
+            n_withdrawn += self._execute(delete(schema.suggestions).where(withdrawn)).rowcount
         if n_withdrawn:
             self._count_revision(source)
 
@@ -213,16 +200,12 @@ class SuggestionQueries(Queries):
             self.withdraw(source, [item])
 
     def _count_revision(self, source: Source) -> None:
-        self._connection.execute(
-            update(schema.sources)
-            .where(SOURCES.id == source.row_id)
-            .values(revision=SOURCES.revision + 1)
-        )
+        is_source = SOURCES.id == source.row_id
+        self._update(schema.sources, is_source, revision=SOURCES.revision + 1)
 
     def clear(self, source: Source) -> None:
         """Remove all suggestions of a source. What was shown to annotators stays recorded."""
-        of_source = SUGGESTIONS.source_id == source.row_id
-        self._connection.execute(delete(schema.suggestions).where(of_source))
+        self._delete(schema.suggestions, SUGGESTIONS.source_id == source.row_id)
 
     def _select(self) -> Select[Any]:
         return (
@@ -244,27 +227,22 @@ class SuggestionQueries(Queries):
         query = self._select().where(
             SUGGESTIONS.source_id == source.row_id, ITEMS.withdrawn.is_(None)
         )
-        rows = self._connection.execute(query.order_by(SUGGESTIONS.item_id))
+        rows = self._execute(query.order_by(SUGGESTIONS.item_id))
         return [_suggestion(row) for row in rows]
 
     def for_items(self, row_ids: Sequence[int]) -> dict[str, dict[str, Suggestion]]:
         """Return the suggestions about items, by item id and then by source."""
         by_item: dict[str, dict[str, Suggestion]] = {}
-        for part in chunks(row_ids):
-            query = self._select().where(SUGGESTIONS.item_id.in_(part))
-            for row in self._connection.execute(query):
-                by_item.setdefault(row.key, {})[row.source] = _suggestion(row)
+        for row in self._in_parts(self._select(), SUGGESTIONS.item_id, row_ids):
+            by_item.setdefault(row.key, {})[row.source] = _suggestion(row)
         return by_item
 
     def revision(self) -> tuple[object, ...]:
         """Return a value that changes whenever a source or its suggestions change."""
         # With name and time: SQLite gives the id of a removed row to the next one.
-        query = (
-            select(SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
-            .where(SOURCES.campaign_id == self._campaign_id)
-            .order_by(SOURCES.id)
-        )
-        return tuple(value for row in self._connection.execute(query) for value in row)
+        columns = (SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
+        query = self._own(schema.sources).with_only_columns(*columns).order_by(SOURCES.id)
+        return tuple(value for row in self._execute(query) for value in row)
 
     # What was shown
 
@@ -278,13 +256,12 @@ class SuggestionQueries(Queries):
         if shown.source not in sources or shown.label not in classes:
             return
 
-        values = {
-            "campaign_id": self._campaign_id,
-            "answer_id": answer_id,
-            "source_id": sources[shown.source],
-            "class_id": classes[shown.label],
-        }
-        self._connection.execute(insert(schema.shown_suggestions).values(values))
+        self._insert(
+            schema.shown_suggestions,
+            answer_id=answer_id,
+            source_id=sources[shown.source],
+            class_id=classes[shown.label],
+        )
 
     def shown_with_live_answers(self) -> dict[tuple[str, str], ShownSuggestion]:
         """Return what was shown with each live answer, by item id and annotator."""
@@ -303,7 +280,7 @@ class SuggestionQueries(Queries):
         )
 
         shown = {}
-        for row in self._connection.execute(query):
+        for row in self._execute(query):
             shown[row.key, row.annotator] = ShownSuggestion(row.source, row.label)
         return shown
 
@@ -340,12 +317,10 @@ class SuggestionQueries(Queries):
 
         # Asked for by themselves: a server looks for them every few seconds, and they are few.
         urgent = sorted(self._urgent_row_ids())
-        ordered: list[int] = []
-        for part in chunks(urgent):
-            ordered += self._connection.scalars(query.where(ITEMS.id.in_(part)))
+        ordered = [row.id for row in self._in_parts(query, ITEMS.id, urgent)]
         if not only_urgent:
             is_urgent = set(urgent)
-            row_ids = self._connection.scalars(query)
+            row_ids = self._scalars(query)
             ordered += [row_id for row_id in row_ids if row_id not in is_urgent]
 
         items = self._transaction.items.by_row_id(ordered)
@@ -362,24 +337,22 @@ class SuggestionQueries(Queries):
         waiting = (
             select(PICKS.item_id)
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .where(BATCHES.campaign_id == self._campaign_id)
-            .where(PICKS.state.in_((PickState.OPEN, PickState.READY)))
+            .where(
+                BATCHES.campaign_id == self._campaign_id,
+                PICKS.state.in_((PickState.OPEN, PickState.READY)),
+            )
         )
-        return set(self._connection.scalars(measuring)) | set(self._connection.scalars(waiting))
+        return set(self._scalars(measuring)) | set(self._scalars(waiting))
 
     def find_replies(self, digests: Iterable[str]) -> dict[str, str | None]:
         """Return the classes of replies that are stored already, by digest."""
-        replies: dict[str, str | None] = {}
-        for part in chunks(list(digests)):
-            query = (
-                select(MODEL_REPLIES.digest, CLASSES.name)
-                .outerjoin(schema.classes, CLASSES.id == MODEL_REPLIES.class_id)
-                .where(MODEL_REPLIES.campaign_id == self._campaign_id)
-                .where(MODEL_REPLIES.digest.in_(part))
-            )
-            for row in self._connection.execute(query):
-                replies[row.digest] = row.name
-        return replies
+        query = (
+            select(MODEL_REPLIES.digest, CLASSES.name)
+            .outerjoin(schema.classes, CLASSES.id == MODEL_REPLIES.class_id)
+            .where(MODEL_REPLIES.campaign_id == self._campaign_id)
+        )
+        rows = self._in_parts(query, MODEL_REPLIES.digest, list(digests))
+        return {row.digest: row.name for row in rows}
 
     def add_reply(self, source: Source, digest: str, reply: ModelReply, cost: float) -> None:
         """Store a reply, so that the same text is never paid for twice.
@@ -388,26 +361,25 @@ class SuggestionQueries(Queries):
             digest: of the model, the prompt and the text.
             cost: what it cost.
         """
-        in_campaign = select(MODEL_REPLIES.id).where(MODEL_REPLIES.campaign_id == self._campaign_id)
+        stored = self._own(schema.model_replies)
         # Two processes may have asked about the same text at the same time. Both replies cost.
-        if count_rows(self._connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
-            same_text = in_campaign.where(MODEL_REPLIES.digest.startswith(digest))
-            digest = f"{digest}-{count_rows(self._connection, same_text) + 1}"
+        if self._count(stored.where(MODEL_REPLIES.digest == digest)):
+            same_text = stored.where(MODEL_REPLIES.digest.startswith(digest))
+            digest = f"{digest}-{self._count(same_text) + 1}"
 
         class_id = None
         if reply.label is not None:
             class_id = self._transaction.classes.row_id(reply.label)
-        values = {
-            "campaign_id": self._campaign_id,
-            "source_id": source.row_id,
-            "digest": digest,
-            "class_id": class_id,
-            "input_tokens": reply.input_tokens,
-            "output_tokens": reply.output_tokens,
-            "cost": cost,
-            "at": self._transaction.now(),
-        }
-        self._connection.execute(insert(schema.model_replies).values(values))
+        self._insert(
+            schema.model_replies,
+            source_id=source.row_id,
+            digest=digest,
+            class_id=class_id,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            cost=cost,
+            at=self._transaction.now(),
+        )
 
     def is_registered(self, source: Source) -> bool:
         """Return whether a source has not been removed."""
@@ -422,7 +394,7 @@ class SuggestionQueries(Queries):
             func.coalesce(func.sum(MODEL_REPLIES.output_tokens), 0),
             func.coalesce(func.sum(MODEL_REPLIES.cost), 0.0),
         ).where(MODEL_REPLIES.source_id == source.row_id)
-        replies, valid, input_tokens, output_tokens, cost = self._connection.execute(query).one()
+        replies, valid, input_tokens, output_tokens, cost = self._execute(query).one()
         return ModelUsage(replies, replies - valid, input_tokens, output_tokens, float(cost))
 
 

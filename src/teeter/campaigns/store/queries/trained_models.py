@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, select, update
+from sqlalchemy import Row, Select, func, select
 
 from teeter.campaigns.records import Certificate
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, insert_row
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
 
 
@@ -35,15 +35,10 @@ class ModelQueries(Queries):
         """Store a model and return it."""
         # Only one transaction writes at a time, so no other model can get the same version.
         version = self.newest_version() + 1
-        values: dict[str, Any] = {
-            "campaign_id": self._campaign_id,
-            "version": version,
-            "trained": self._transaction.now(),
-            "weights": weights,
-            "facts": json.dumps(dict(facts)),
-        }
-        self._connection.execute(insert(schema.models).values(values))
-        return StoredModel(version, values["trained"], json.loads(values["facts"]), weights)
+        trained = self._transaction.now()
+        text = json.dumps(dict(facts))
+        self._insert(schema.models, version=version, trained=trained, weights=weights, facts=text)
+        return StoredModel(version, trained, json.loads(text), weights)
 
     def newest(self) -> StoredModel | None:
         """Return the newest model, or None before the first."""
@@ -51,10 +46,8 @@ class ModelQueries(Queries):
 
     def get(self, version: int) -> StoredModel | None:
         """Return a model by its version, or None if there is no such model."""
-        query = select(*_FACTS, MODELS.weights).where(
-            MODELS.campaign_id == self._campaign_id, MODELS.version == version
-        )
-        row = self._connection.execute(query).first()
+        query = self._own(schema.models).where(MODELS.version == version)
+        row = self._execute(query.with_only_columns(*_FACTS, MODELS.weights)).first()
         return None if row is None else _model(row)
 
     def newest_summary(self) -> StoredModel | None:
@@ -65,28 +58,19 @@ class ModelQueries(Queries):
     def newest_version(self) -> int:
         """Return the version of the newest model; 0 before there is one."""
         query = select(func.max(MODELS.version)).where(MODELS.campaign_id == self._campaign_id)
-        return int(self._connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
     def newest_weights(self, count: int) -> list[bytes]:
         """Return the weights of the newest models, newest first."""
-        query = (
-            select(MODELS.weights)
-            .where(MODELS.campaign_id == self._campaign_id)
-            .order_by(MODELS.version.desc())
-            .limit(count)
-        )
-        return list(self._connection.scalars(query))
+        newest_first = self._own(schema.models).order_by(MODELS.version.desc()).limit(count)
+        return list(self._scalars(newest_first.with_only_columns(MODELS.weights)))
 
     def summaries(self, *, newest: int | None = None) -> list[StoredModel]:
         """Return all models, or the ``newest`` ones, oldest first. Does not read their weights."""
-        query = (
-            select(*_FACTS)
-            .where(MODELS.campaign_id == self._campaign_id)
-            .order_by(MODELS.version.desc())
-            .limit(newest)
-        )
+        newest_first = self._own(schema.models).order_by(MODELS.version.desc()).limit(newest)
+        rows = self._execute(newest_first.with_only_columns(*_FACTS)).all()
         # Selected newest first for the limit, returned oldest first.
-        return [_model(row) for row in reversed(self._connection.execute(query).all())]
+        return [_model(row) for row in reversed(rows)]
 
 
 _FACTS = (MODELS.version, MODELS.trained, MODELS.facts)
@@ -112,42 +96,38 @@ class FinishQueries(Queries):
     ) -> int:
         """Store a frozen model and return the number of the attempt."""
         number = self.count() + 1
-        values = {
-            "campaign_id": self._campaign_id,
-            "number": number,
-            "started": self._transaction.now(),
-            "started_by": who,
-            "model_version": model_version,
-            "checksum": checksum,
-            "terms": json.dumps(dict(terms)),
-            "item_ids": json.dumps(items),
-            "frozen": frozen,
-            "asked_draws": 0,
-        }
-
-        insert_row(self._connection, schema.finishes, values)
+        self._insert(
+            schema.finishes,
+            number=number,
+            started=self._transaction.now(),
+            started_by=who,
+            model_version=model_version,
+            checksum=checksum,
+            terms=json.dumps(dict(terms)),
+            item_ids=json.dumps(items),
+            frozen=frozen,
+            asked_draws=0,
+        )
 
         detail = {"number": number, "version": model_version, "items": len(items)}
-        self._transaction.history.append(who, "finish started", None, detail)
+        self._note(who, "finish started", detail)
         return number
 
     def count(self) -> int:
         """Return the number of attempts so far."""
-        query = select(func.count()).where(FINISHES.campaign_id == self._campaign_id)
-        return int(self._connection.scalar(query) or 0)
+        return self._count(self._own(schema.finishes))
 
     def newest(self) -> Row[Any] | None:
         """Return the newest attempt as it is stored, or None before the first."""
-        return self._connection.execute(self._newest(schema.finishes)).first()
+        return self._execute(self._newest()).first()
 
-    def _newest(self, *columns: Any) -> Select[Any]:
-        in_campaign = FINISHES.campaign_id == self._campaign_id
-        return select(*columns).where(in_campaign).order_by(FINISHES.number.desc()).limit(1)
+    def _newest(self) -> Select[Any]:
+        return self._own(schema.finishes).order_by(FINISHES.number.desc()).limit(1)
 
     def drawn_items(self) -> list[str]:
         """Return the items whose turn it is to be asked, in the order of the draws."""
-        query = self._newest(FINISHES.item_ids, FINISHES.asked_draws)
-        row = self._connection.execute(query).first()
+        columns = (FINISHES.item_ids, FINISHES.asked_draws)
+        row = self._execute(self._newest().with_only_columns(*columns)).first()
 
         # Most campaigns have none, and the list of items may be long.
         if row is None or row.asked_draws == 0:
@@ -158,36 +138,27 @@ class FinishQueries(Queries):
 
     def set_asked_draws(self, number: int, count: int, who: str) -> None:
         """Let the first ``count`` draws of an attempt be asked before the strategy picks again."""
-        statement = (
-            update(schema.finishes)
-            .where(FINISHES.campaign_id == self._campaign_id, FINISHES.number == number)
-            .values(asked_draws=count)
-        )
-        self._connection.execute(statement)
+        is_attempt = FINISHES.number == number
+        in_campaign = FINISHES.campaign_id == self._campaign_id
+        self._update(schema.finishes, in_campaign, is_attempt, asked_draws=count)
         detail = {"number": number, "draws": count}
-        self._transaction.history.append(who, "finish draws", None, detail)
+        self._note(who, "finish draws", detail)
 
     def add_certificate(self, content: Mapping[str, Any], who: str) -> Certificate:
         """Store a certificate of the newest attempt.
 
         Its content has its id and the time when it was issued.
         """
-        newest = self._newest(FINISHES.id, FINISHES.number)
-        finish = self._connection.execute(newest).one()
+        columns = (FINISHES.id, FINISHES.number)
+        finish = self._execute(self._newest().with_only_columns(*columns)).one()
         code = str(content["id"])
         issued = str(content["issued"])
-
-        values = {
-            "campaign_id": self._campaign_id,
-            "finish_id": finish.id,
-            "code": code,
-            "issued": issued,
-            "content": json.dumps(dict(content)),
-        }
-
-        self._connection.execute(insert(schema.certificates).values(values))
+        text = json.dumps(dict(content))
+        self._insert(
+            schema.certificates, finish_id=finish.id, code=code, issued=issued, content=text
+        )
         detail = {"number": finish.number, "code": code}
-        self._transaction.history.append(who, "certificate", None, detail)
+        self._note(who, "certificate", detail)
         return Certificate(code, issued, dict(content), finish.number)
 
     def certificates(self) -> list[Certificate]:
@@ -200,7 +171,7 @@ class FinishQueries(Queries):
         )
         return [
             Certificate(row.code, row.issued, json.loads(row.content), row.number)
-            for row in self._connection.execute(query)
+            for row in self._execute(query)
         ]
 
     def certificate(self, code: str) -> Certificate | None:

@@ -12,13 +12,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Row, and_, func, insert, select, update
+from sqlalchemy import Row, Select, and_, func, select
 
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries import Queries, insert_row
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
 from teeter.errors import UnknownResourceError
 
@@ -96,18 +97,16 @@ class WebhookQueries(Queries):
         """Add a webhook. It gets the events from now on."""
         # Before the line below, which is no event of its own.
         newest = self._transaction.history.newest_row_id()
-        values = {
-            "campaign_id": self._campaign_id,
-            "url": url,
-            "secret": secret,
-            "events": json.dumps(sorted(set(events))),
-            "allow_private": allow_private,
-            "created": self._transaction.now(),
-            "history_id": newest,
-        }
-
-        row_id = insert_row(self._connection, schema.webhooks, values)
-        self._transaction.history.append(who, "webhook added", None, {"webhook": row_id})
+        row_id = self._insert(
+            schema.webhooks,
+            url=url,
+            secret=secret,
+            events=json.dumps(sorted(set(events))),
+            allow_private=allow_private,
+            created=self._transaction.now(),
+            history_id=newest,
+        )
+        self._note(who, "webhook added", {"webhook": row_id})
         return self.get(row_id)
 
     def remove(self, row_id: int, who: str) -> None:
@@ -117,14 +116,13 @@ class WebhookQueries(Queries):
             UnknownResourceError: There never was such a webhook.
         """
         is_webhook = and_(WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.id == row_id)
-        if self._connection.scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
+        if self._scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
             return
 
         self.get(row_id)
         # The secret goes at once: nothing is signed with it any more.
-        values = {"removed": self._transaction.now(), "secret": ""}
-        self._connection.execute(update(schema.webhooks).where(is_webhook).values(values))
-        self._transaction.history.append(who, "webhook removed", None, {"webhook": row_id})
+        self._update(schema.webhooks, is_webhook, removed=self._transaction.now(), secret="")
+        self._note(who, "webhook removed", {"webhook": row_id})
 
     def get(self, row_id: int) -> StoredWebhook:
         """Return a webhook.
@@ -139,39 +137,23 @@ class WebhookQueries(Queries):
 
     def all(self) -> list[StoredWebhook]:
         """Return the webhooks in the order in which they were added."""
-        query = (
-            select(schema.webhooks)
-            .where(WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.removed.is_(None))
-            .order_by(WEBHOOKS.id)
-        )
-        return [_stored_webhook(row) for row in self._connection.execute(query)]
+        query = self._own(schema.webhooks).where(WEBHOOKS.removed.is_(None))
+        return [_stored_webhook(row) for row in self._execute(query.order_by(WEBHOOKS.id))]
 
     def has_news(self) -> bool:
         """Return whether a webhook has lines of the history before it."""
-        query = select(func.min(WEBHOOKS.history_id)).where(
-            WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.removed.is_(None)
-        )
-        oldest = self._connection.scalar(query)
+        query = self._own(schema.webhooks).where(WEBHOOKS.removed.is_(None))
+        oldest = self._scalar(query.with_only_columns(func.min(WEBHOOKS.history_id)))
         return oldest is not None and oldest < self._transaction.history.newest_row_id()
 
     def enqueue(self) -> int:
         """Turn new lines of the history into deliveries, and return how many there are."""
-        count = 0
-        for webhook in self.all():
-            count += self._enqueue_for(webhook)
-        return count
+        return sum(self._enqueue_for(webhook) for webhook in self.all())
 
     def _enqueue_for(self, webhook: StoredWebhook) -> int:
-        last = self._connection.scalar(
-            select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id)
-        )
-        query = (
-            select(schema.history)
-            .where(HISTORY.campaign_id == self._campaign_id, HISTORY.id > last)
-            .order_by(HISTORY.id)
-            .limit(_LINES_AT_ONCE)
-        )
-        lines = self._connection.execute(query).all()
+        last = self._scalar(select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id))
+        query = self._own(schema.history).where(HISTORY.id > last).order_by(HISTORY.id)
+        lines = self._execute(query.limit(_LINES_AT_ONCE)).all()
         if not lines:
             return 0
 
@@ -190,11 +172,8 @@ class WebhookQueries(Queries):
 
         if WebhookEvent.FINISHED in webhook.events and may_be_last:
             rows += self._finished_delivery(webhook, lines[-1])
-        if rows:
-            self._connection.execute(insert(schema.webhook_deliveries), rows)
-
-        moved = update(schema.webhooks).where(WEBHOOKS.id == webhook.row_id)
-        self._connection.execute(moved.values(history_id=lines[-1].id))
+        self._insert_all(schema.webhook_deliveries, rows)
+        self._update(schema.webhooks, WEBHOOKS.id == webhook.row_id, history_id=lines[-1].id)
         return len(rows)
 
     def _delivery(
@@ -211,7 +190,6 @@ class WebhookQueries(Queries):
         }
         now = self._transaction.now()
         return {
-            "campaign_id": self._campaign_id,
             "webhook_id": webhook.row_id,
             "history_id": line.id,
             "event": event,
@@ -227,21 +205,24 @@ class WebhookQueries(Queries):
         answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
         open_items = (
             select(ITEMS.id)
-            .where(ITEMS.campaign_id == self._campaign_id, ITEMS.id.not_in(answered))
-            .where(ITEMS.withdrawn.is_(None))
+            .where(
+                ITEMS.campaign_id == self._campaign_id,
+                ITEMS.id.not_in(answered),
+                ITEMS.withdrawn.is_(None),
+            )
             .limit(1)
         )
-        if self._connection.scalar(open_items) is not None:
+        if self._scalar(open_items) is not None:
             return []
 
-        last_finish = self._connection.scalar(
+        last_finish = self._scalar(
             select(func.max(WEBHOOK_DELIVERIES.history_id)).where(
                 WEBHOOK_DELIVERIES.webhook_id == webhook.row_id,
                 WEBHOOK_DELIVERIES.event == WebhookEvent.FINISHED,
             )
         )
         # Items that were added or put back since make it a new end.
-        added = self._connection.scalar(
+        added = self._scalar(
             select(func.max(HISTORY.id)).where(
                 HISTORY.campaign_id == self._campaign_id,
                 HISTORY.what.in_(("added", "put back")),
@@ -265,68 +246,61 @@ class WebhookQueries(Queries):
             return []
 
         share = max(1, count // len(failures))
-        ordered: list[tuple[tuple[int, int], StoredDelivery]] = []
+        ordered: list[tuple[int, int, StoredDelivery]] = []
         for webhook_id, attempts in failures.items():
             query = (
-                self._select_deliveries()
+                self._waiting()
+                .add_columns(*_WEBHOOK_COLUMNS)
                 .where(WEBHOOK_DELIVERIES.webhook_id == webhook_id)
-                .where(WEBHOOK_DELIVERIES.delivered.is_(None))
-                .where(WEBHOOK_DELIVERIES.given_up.is_(None))
                 .where(WEBHOOK_DELIVERIES.next_attempt <= self._transaction.now())
                 .order_by(WEBHOOK_DELIVERIES.id)
                 .limit(share)
             )
-            for turn, row in enumerate(self._connection.execute(query)):
-                ordered.append(((attempts, turn), _stored_delivery(row)))
+            for turn, row in enumerate(self._execute(query)):
+                ordered.append((attempts, turn, _stored_delivery(row)))
 
-        ordered.sort(key=lambda pair: pair[0])
-        return [delivery for _, delivery in ordered]
+        ordered.sort(key=itemgetter(0, 1))
+        return [delivery for _, _, delivery in ordered]
+
+    def _waiting(self) -> Select[Any]:
+        """Select the deliveries that are not confirmed and not given up."""
+        return (
+            self._own(schema.webhook_deliveries)
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .where(WEBHOOK_DELIVERIES.delivered.is_(None), WEBHOOK_DELIVERIES.given_up.is_(None))
+            .where(WEBHOOKS.removed.is_(None))
+        )
 
     def _failed_attempts(self) -> dict[int, int]:
         """Return the attempts of the deliveries that wait, by webhook."""
+        webhook_id = WEBHOOK_DELIVERIES.webhook_id
         query = (
-            select(WEBHOOK_DELIVERIES.webhook_id, func.sum(WEBHOOK_DELIVERIES.attempts))
-            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
-            .where(WEBHOOK_DELIVERIES.delivered.is_(None))
-            .where(WEBHOOK_DELIVERIES.given_up.is_(None))
-            .where(WEBHOOKS.removed.is_(None))
-            .group_by(WEBHOOK_DELIVERIES.webhook_id)
-            .order_by(WEBHOOK_DELIVERIES.webhook_id)
+            self._waiting()
+            .with_only_columns(webhook_id, func.sum(WEBHOOK_DELIVERIES.attempts))
+            .group_by(webhook_id)
+            .order_by(webhook_id)
         )
-        return {
-            webhook_id: int(attempts) for webhook_id, attempts in self._connection.execute(query)
-        }
+        return {number: int(attempts) for number, attempts in self._execute(query)}
 
     def recent(self, count: int) -> list[StoredDelivery]:
         """Return the newest deliveries, newest first, also those of removed webhooks."""
-        query = self._select_deliveries().order_by(WEBHOOK_DELIVERIES.id.desc()).limit(count)
-        return [_stored_delivery(row) for row in self._connection.execute(query)]
+        query = (
+            self._own(schema.webhook_deliveries)
+            .add_columns(*_WEBHOOK_COLUMNS)
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .order_by(WEBHOOK_DELIVERIES.id.desc())
+            .limit(count)
+        )
+        return [_stored_delivery(row) for row in self._execute(query)]
 
     def count_waiting(self) -> int:
         """Return how many deliveries are not confirmed and not given up."""
-        query = (
-            select(func.count())
-            .select_from(schema.webhook_deliveries)
-            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
-            .where(WEBHOOK_DELIVERIES.delivered.is_(None))
-            .where(WEBHOOK_DELIVERIES.given_up.is_(None))
-            .where(WEBHOOKS.removed.is_(None))
-        )
-        return int(self._connection.scalar(query) or 0)
-
-    def _select_deliveries(self) -> Any:
-        webhook_columns = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
-        return (
-            select(schema.webhook_deliveries, *webhook_columns)
-            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
-        )
+        return self._count(self._waiting().with_only_columns(WEBHOOK_DELIVERIES.id))
 
     def note_delivered(self, row_id: int, status: int) -> None:
         """Note that a receiver has confirmed a delivery."""
-        self._update(row_id, delivered=self._transaction.now(), status=status, error=None)
+        delivered = self._transaction.now()
+        self._note_attempt(row_id, delivered=delivered, status=status, error=None)
 
     def note_failure(
         self,
@@ -349,13 +323,15 @@ class WebhookQueries(Queries):
             values["given_up"] = self._transaction.now()
         else:
             values["next_attempt"] = self._transaction.time_after(pause)
-        self._update(row_id, **values)
+        self._note_attempt(row_id, **values)
 
-    def _update(self, row_id: int, **values: Any) -> None:
+    def _note_attempt(self, row_id: int, **values: Any) -> None:
         is_delivery = WEBHOOK_DELIVERIES.id == row_id
         attempts = WEBHOOK_DELIVERIES.attempts + 1
-        statement = update(schema.webhook_deliveries).where(is_delivery)
-        self._connection.execute(statement.values(attempts=attempts, **values))
+        self._update(schema.webhook_deliveries, is_delivery, attempts=attempts, **values)
+
+
+_WEBHOOK_COLUMNS = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
 
 
 def _stored_webhook(row: Row[Any], prefix: str = "") -> StoredWebhook:
