@@ -28,8 +28,12 @@ from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.server.access import SecurityConfig
 from teeter.server.app import make_app
-from teeter.server.worker.background import BackgroundTaskError, BackgroundWorker, _Job
-from teeter.server.worker.requests import TaskRequest
+from teeter.server.worker.background import (
+    BackgroundTaskError,
+    BackgroundWorker,
+    Request,
+    Task,
+)
 from teeter.server.worker.tasks import TaskHandlers
 from teeter.server.workspace import Workspace
 
@@ -114,7 +118,7 @@ class InlineProcess:
     def __init__(self) -> None:
         self.handlers = TaskHandlers()
 
-    def run(self, request: TaskRequest[Any], on_report: Any) -> Any:
+    def run(self, request: Request[Any], on_report: Any) -> Any:
         return self.handlers.run(request, on_report)
 
     def close(self) -> None:
@@ -130,15 +134,15 @@ class InlineWorker(BackgroundWorker):
         self.process = InlineProcess()
         self._process = self.process  # type: ignore[assignment]
 
-    def submit(self, request: TaskRequest[Any]) -> Future[Any]:
-        job = _Job(request, Future())
-        job.future.set_running_or_notify_cancel()
-        self._handle(job)
+    def submit(self, task: Task[Any], campaign: str, **arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        self._handle(Request(task, campaign, arguments), future)
 
-        error = job.future.exception()
+        error = future.exception()
         if isinstance(error, BackgroundTaskError):  # a fault of ours: fail the test
             raise error
-        return job.future
+        return future
 
 
 def use_inline_workers(workspace: Workspace) -> None:

@@ -21,11 +21,7 @@ from teeter.campaigns.records import (
     ImportResult,
 )
 from teeter.server.service import make_slug
-from teeter.server.worker.requests import (
-    DrawMap,
-    FindSuspects,
-    MapKind,
-)
+from teeter.server.worker.background import DRAW_MAP, FIND_SUSPECTS, MapKind
 from teeter.server.workspace import Workspace, _MapDrawings
 
 DAMAGED = b"not a database at all, and long enough to look at " * 20
@@ -91,8 +87,10 @@ def test_failed_background_work_does_not_disclose_paths(tmp_path: Path, path: st
     with serve_campaigns(file) as client:
         workspace: Workspace = client.app.state.workspace  # type: ignore[attr-defined]
         missing = str(tmp_path / "gone.teeter")
-        drawing = workspace.trainer.submit(DrawMap(missing, MapKind.PCA, str(tmp_path)))
-        search = workspace.trainer.submit(FindSuspects(missing, 3))
+        drawing = workspace.trainer.submit(
+            DRAW_MAP, missing, kind=MapKind.PCA, folder=str(tmp_path)
+        )
+        search = workspace.trainer.submit(FIND_SUSPECTS, missing, count=3)
         assert str(tmp_path) in str(drawing.exception())
         workspace._drawings["texts", MapKind.PCA] = _MapDrawings(current=drawing)
         workspace._searches["texts"] = search

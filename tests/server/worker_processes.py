@@ -4,57 +4,40 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 from typing import Any
 
 from teeter.base.worker_process import Handler, Report
 from teeter.campaigns.records import Activity, QuestionsReady, StatusReport
 from teeter.errors import InputError
-from teeter.server.worker.requests import EnsureQuestions, TaskRequest
+from teeter.server.worker.background import Request, Task
 
+DIE = Task[None]("die")
+"""Kill the worker process."""
 
-@dataclass(frozen=True)
-class Die(TaskRequest[None]):
-    """Kill the worker process."""
+REFUSE = Task[None]("refuse")
+"""Raise an error that is the user's."""
 
-    campaign: str
+FAIL = Task[None]("fail")
+"""Raise an error that is ours."""
 
-
-@dataclass(frozen=True)
-class Refuse(TaskRequest[None]):
-    """Raise an error that is the user's."""
-
-    campaign: str
-
-
-@dataclass(frozen=True)
-class Fail(TaskRequest[None]):
-    """Raise an error that is ours."""
-
-    campaign: str
-
-
-@dataclass(frozen=True)
-class ProcessId(TaskRequest[int]):
-    """Return the id of the worker process."""
-
-    campaign: str
+PROCESS_ID = Task[int]("process_id")
+"""Return the id of the worker process."""
 
 
 def make_light_handler() -> Handler:
     return handle_light_task
 
 
-def handle_light_task(request: TaskRequest[Any], report: Report) -> Any:
-    match request:
-        case Die():
+def handle_light_task(request: Request[Any], report: Report) -> Any:
+    match request.task.name:
+        case "die":
             return os.kill(os.getpid(), signal.SIGKILL)
-        case Refuse():
+        case "refuse":
             raise InputError(f"{request.campaign} does not exist.")
-        case Fail():
+        case "fail":
             raise ValueError("an unexpected value")
 
-        case EnsureQuestions():
+        case "ensure_questions":
             report(StatusReport(Activity.PICKING, version=1))
             return QuestionsReady(is_finished=False, explanations={})
         case _:

@@ -43,16 +43,16 @@ from teeter.errors import FileError, InputError, StoreError, TeeterError, Unknow
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
 from teeter.server.service import CampaignService, make_slug
-from teeter.server.worker.background import BackgroundWorker
-from teeter.server.worker.requests import (
-    CreateCampaign,
-    DrawMap,
-    EncodeItems,
-    FindSuspects,
+from teeter.server.worker.background import (
+    CREATE_CAMPAIGN,
+    DRAW_MAP,
+    ENCODE,
+    FIND_SUSPECTS,
+    PICK_AHEAD,
+    TRAIN,
+    BackgroundWorker,
     MapFile,
     MapKind,
-    PickAhead,
-    TrainModel,
 )
 from teeter.server.worker.suggester import Suggester
 
@@ -553,8 +553,15 @@ class Workspace:
                 sentence = str(error).replace(f"{source.parent}{os.sep}", "")
                 opened.set_exception(InputError(sentence))
 
-        request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
-        self.slow_worker.submit(request).add_done_callback(open_created)
+        creating = self.slow_worker.submit(
+            CREATE_CAMPAIGN,
+            str(path),
+            source=str(source),
+            classes=classes,
+            settings=settings,
+            columns=columns,
+        )
+        creating.add_done_callback(open_created)
         started = self._follow(opened, str(path))
         self._creations[path.stem] = (asked, started)
         return started
@@ -575,7 +582,7 @@ class Workspace:
 
     def train(self, service: CampaignService) -> Job[ModelRound | None]:
         """Train a model in the background."""
-        return self._follow(self.trainer.submit(TrainModel(service.location)))
+        return self._follow(self.trainer.submit(TRAIN, service.location))
 
     def encode(self, service: CampaignService, encoder: str | None = None) -> Job[EncodingResult]:
         """Compute features in the background, or switch to another encoder.
@@ -583,7 +590,7 @@ class Workspace:
         Args:
             encoder: the encoder to switch to, or None to resume with the current one.
         """
-        encoding = self.slow_worker.submit(EncodeItems(service.location, encoder))
+        encoding = self.slow_worker.submit(ENCODE, service.location, encoder=encoder)
         return self._follow(encoding, service.location)
 
     def follow_addition(
@@ -685,7 +692,9 @@ class Workspace:
         if is_outdated and drawings.next is None and not is_hopeless:
             # PCA is fast. The others would delay the next model.
             worker = self.trainer if kind is MapKind.PCA else self.slow_worker
-            drawings.next = worker.submit(DrawMap(service.location, kind, str(self.temp)))
+            drawings.next = worker.submit(
+                DRAW_MAP, service.location, kind=kind, folder=str(self.temp)
+            )
 
         return status
 
@@ -702,7 +711,7 @@ class Workspace:
 
         if search is None or (again and search.done()):
             # Shared by all reviewers of the campaign: the search trains several models.
-            search = self.trainer.submit(FindSuspects(service.location, _SUSPECTS))
+            search = self.trainer.submit(FIND_SUSPECTS, service.location, count=_SUSPECTS)
             with self._lock:
                 self._searches[service.slug] = search
 
@@ -752,7 +761,7 @@ class Workspace:
                 n_annotators = n_members or len(self.auth.config.tokens)
                 # Their names are known only when they log in, so the items are picked for anyone.
                 n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
-                self.trainer.submit(PickAhead(service.location, n_items))
+                self.trainer.submit(PICK_AHEAD, service.location, count=n_items)
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""

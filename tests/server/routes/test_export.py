@@ -26,8 +26,13 @@ from server.servers import (
 )
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export import formats, parquet_rows
-from teeter.server.worker.background import BackgroundWorker
-from teeter.server.worker.requests import EnsureQuestions, ExportLabels, FindSuspects, TaskRequest
+from teeter.server.worker.background import (
+    ENSURE_QUESTIONS,
+    EXPORT,
+    FIND_SUSPECTS,
+    BackgroundWorker,
+    Task,
+)
 
 
 def test_the_export_page_explains_every_format(client: TestClient) -> None:
@@ -111,13 +116,15 @@ class BusyWorker(InlineWorker):
         super().__init__()
         self.postponed: list[Callable[[], None]] = []
 
-    def submit(self, request: TaskRequest[Any]) -> Future[Any]:
-        if not isinstance(request, ExportLabels):
-            return super().submit(request)
+    def submit(self, task: Task[Any], campaign: str, **arguments: Any) -> Future[Any]:
+        if task != EXPORT:
+            return super().submit(task, campaign, **arguments)
 
         future: Future[Any] = Future()
         submit = super().submit
-        self.postponed.append(lambda: future.set_result(submit(request).result()))
+        self.postponed.append(
+            lambda: future.set_result(submit(task, campaign, **arguments).result())
+        )
         return future
 
 
@@ -132,8 +139,8 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(
         assert response.status_code == 503
         assert "try again" in response.json()["detail"]
 
-        questions = EnsureQuestions(str(file), "me", batch=5)
-        assert not workspace.trainer.submit(questions).result().is_finished
+        questions = workspace.trainer.submit(ENSURE_QUESTIONS, str(file), annotator="me", batch=5)
+        assert not questions.result().is_finished
 
         (export,) = workspace.trainer.postponed
         assert list(workspace.temp.iterdir()), "it is still to be written"
@@ -151,9 +158,9 @@ def test_a_worker_process_survives_an_export_that_takes_too_long(
         workspace.trainer = BackgroundWorker(5)
         assert client.get(f"{AT}/export").status_code == 503
 
-        questions = EnsureQuestions(str(file), "me", batch=5)
-        assert not workspace.trainer.submit(questions).result(PATIENCE).is_finished
+        questions = workspace.trainer.submit(ENSURE_QUESTIONS, str(file), annotator="me", batch=5)
+        assert not questions.result(PATIENCE).is_finished
 
         # Handled in its turn, after the export.
-        workspace.trainer.submit(FindSuspects(str(file), count=3)).result(PATIENCE)
+        workspace.trainer.submit(FIND_SUSPECTS, str(file), count=3).result(PATIENCE)
         assert not list(workspace.temp.iterdir()), "a file that no one takes is removed"

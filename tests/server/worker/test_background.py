@@ -14,18 +14,25 @@ import pytest
 from server.labelled_campaigns import true_label
 from server.servers import PATIENCE, make_text_campaign
 from server.worker_processes import (
-    Die,
-    Fail,
-    ProcessId,
-    Refuse,
+    DIE,
+    FAIL,
+    PROCESS_ID,
+    REFUSE,
     make_handler_at_full_priority,
     make_light_handler,
 )
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import Activity, Explanation, QuestionsReady, StatusReport
 from teeter.errors import InputError, StoreError
-from teeter.server.worker.background import BackgroundTaskError, BackgroundWorker, WorkerStatus
-from teeter.server.worker.requests import EnsureQuestions, FindSuspects, PickAhead, TrainModel
+from teeter.server.worker.background import (
+    ENSURE_QUESTIONS,
+    FIND_SUSPECTS,
+    PICK_AHEAD,
+    TRAIN,
+    BackgroundTaskError,
+    BackgroundWorker,
+    WorkerStatus,
+)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -65,7 +72,7 @@ def is_alive(worker: BackgroundWorker) -> bool:
 @pytest.mark.xdist_group("worker")
 def test_it_picks_ahead_and_trains(tmp_path: Path, worker: BackgroundWorker) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter"))
-    first = worker.submit(EnsureQuestions(path, "me", batch=10)).result(PATIENCE)
+    first = worker.submit(ENSURE_QUESTIONS, path, annotator="me", batch=10).result(PATIENCE)
     assert not first.is_finished
 
     campaign = Campaign.open(path)
@@ -82,9 +89,9 @@ def test_it_picks_ahead_and_trains(tmp_path: Path, worker: BackgroundWorker) -> 
     assert campaign.status().version == 1
     campaign.database.close()
 
-    missing = EnsureQuestions(str(tmp_path / "none.teeter"), "me", batch=10)
+    missing = str(tmp_path / "none.teeter")
     with pytest.raises(InputError, match="no campaign"):
-        worker.submit(missing).result(PATIENCE)
+        worker.submit(ENSURE_QUESTIONS, missing, annotator="me", batch=10).result(PATIENCE)
 
 
 @pytest.mark.slow
@@ -93,7 +100,7 @@ def test_it_continues_after_its_process_was_killed(
     tmp_path: Path, worker: BackgroundWorker
 ) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter"))
-    worker.submit(EnsureQuestions(path, "me", batch=10)).result(PATIENCE)
+    worker.submit(ENSURE_QUESTIONS, path, annotator="me", batch=10).result(PATIENCE)
     campaign = Campaign.open(path)
     for item in open_items(campaign)[:6]:
         campaign.tell(item, true_label(item))
@@ -111,12 +118,12 @@ def test_it_continues_after_its_process_was_killed(
 
 
 def test_a_process_that_was_killed_is_restarted(light_worker: BackgroundWorker) -> None:
-    first = light_worker.submit(ProcessId("a")).result(PATIENCE)
+    first = light_worker.submit(PROCESS_ID, "a").result(PATIENCE)
     assert light_worker.process_id == first
 
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: not light_worker._process.is_alive())
-    second = light_worker.submit(ProcessId("a")).result(PATIENCE)
+    second = light_worker.submit(PROCESS_ID, "a").result(PATIENCE)
     assert second != first
     assert light_worker.status("a").error is None
 
@@ -128,34 +135,34 @@ def test_errors_of_users_and_of_ours_are_distinguished(
     light_worker: BackgroundWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        light_worker.submit(Refuse("a")).result(PATIENCE)
+        light_worker.submit(REFUSE, "a").result(PATIENCE)
     assert "failed" not in caplog.text
 
-    with pytest.raises(BackgroundTaskError, match="Fail failed: ValueError: an unexpected value"):
-        light_worker.submit(Fail("a")).result(PATIENCE)
+    with pytest.raises(BackgroundTaskError, match="fail failed: ValueError: an unexpected value"):
+        light_worker.submit(FAIL, "a").result(PATIENCE)
     assert "worker_processes.py" in caplog.text, "the traceback of the worker process"
 
 
 def test_a_request_that_kills_the_process_every_time_is_given_up(
     light_worker: BackgroundWorker,
 ) -> None:
-    with pytest.raises(BackgroundTaskError, match="stopped 3 times while handling Die"):
-        light_worker.submit(Die("a")).result(PATIENCE)
+    with pytest.raises(BackgroundTaskError, match="stopped 3 times while handling die"):
+        light_worker.submit(DIE, "a").result(PATIENCE)
     assert "no models are trained" in light_worker.status("a").describe()
 
-    questions = EnsureQuestions("b", "me", batch=10)
-    assert light_worker.submit(questions).result(PATIENCE).is_finished is False
+    questions = light_worker.submit(ENSURE_QUESTIONS, "b", annotator="me", batch=10)
+    assert questions.result(PATIENCE).is_finished is False
 
 
 def test_a_cancelled_request_does_not_stop_the_next(light_worker: BackgroundWorker) -> None:
-    first = light_worker.submit(EnsureQuestions("a", "me", batch=10))
-    second = light_worker.submit(FindSuspects("a", count=3))
+    first = light_worker.submit(ENSURE_QUESTIONS, "a", annotator="me", batch=10)
+    second = light_worker.submit(FIND_SUSPECTS, "a", count=3)
     first.cancel()
     second.cancel()
 
-    questions = EnsureQuestions("a", "you", batch=10)
-    assert light_worker.submit(questions).result(PATIENCE).is_finished is False
-    light_worker.submit(FindSuspects("a", count=3)).result(PATIENCE)
+    questions = light_worker.submit(ENSURE_QUESTIONS, "a", annotator="you", batch=10)
+    assert questions.result(PATIENCE).is_finished is False
+    light_worker.submit(FIND_SUSPECTS, "a", count=3).result(PATIENCE)
 
 
 @pytest.mark.slow
@@ -164,14 +171,14 @@ def test_a_cancelled_request_does_not_stop_the_next_of_a_real_campaign(
     tmp_path: Path, worker: BackgroundWorker
 ) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter"))
-    first = worker.submit(EnsureQuestions(path, "me", batch=10))
-    second = worker.submit(FindSuspects(path, count=3))
+    first = worker.submit(ENSURE_QUESTIONS, path, annotator="me", batch=10)
+    second = worker.submit(FIND_SUSPECTS, path, count=3)
     first.cancel()
     second.cancel()
 
-    questions = EnsureQuestions(path, "you", batch=10)
-    assert worker.submit(questions).result(PATIENCE).is_finished is False
-    worker.submit(FindSuspects(path, count=3)).result(PATIENCE)
+    questions = worker.submit(ENSURE_QUESTIONS, path, annotator="you", batch=10)
+    assert questions.result(PATIENCE).is_finished is False
+    worker.submit(FIND_SUSPECTS, path, count=3).result(PATIENCE)
 
 
 def test_a_fault_in_the_server_does_not_stop_the_next_request(
@@ -182,36 +189,39 @@ def test_a_fault_in_the_server_does_not_stop_the_next_request(
     def fail(*_: object) -> None:
         raise ValueError("an unforeseen value")
 
-    questions = EnsureQuestions("a", "me", batch=10)
+    annotator = {"annotator": "me", "batch": 10}
     with monkeypatch.context() as patch:
         patch.setattr(WorkerStatus, "add_questions", fail)
         with pytest.raises(BackgroundTaskError, match="an unforeseen value"):
-            light_worker.submit(questions).result(PATIENCE)
+            light_worker.submit(ENSURE_QUESTIONS, "a", **annotator).result(PATIENCE)
 
-    assert light_worker.submit(questions).result(PATIENCE).is_finished is False
-    assert "EnsureQuestions failed" in caplog.text
+    assert (
+        light_worker.submit(ENSURE_QUESTIONS, "a", **annotator).result(PATIENCE).is_finished
+        is False
+    )
+    assert "ensure_questions failed" in caplog.text
 
 
 def test_requests_wait_once_and_urgent_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threading.Thread.start", lambda thread: None)
     worker = BackgroundWorker()
-    suspects = worker.submit(FindSuspects("a", count=3))
-    questions = worker.submit(EnsureQuestions("a", "me", batch=10))
-    assert worker.submit(FindSuspects("a", count=3)) is suspects
-    assert worker.submit(EnsureQuestions("a", "me", batch=10)) is questions
-    worker.submit(PickAhead("a", count=3))
-    worker.submit(TrainModel("a"))
+    suspects = worker.submit(FIND_SUSPECTS, "a", count=3)
+    questions = worker.submit(ENSURE_QUESTIONS, "a", annotator="me", batch=10)
+    assert worker.submit(FIND_SUSPECTS, "a", count=3) is suspects
+    assert worker.submit(ENSURE_QUESTIONS, "a", annotator="me", batch=10) is questions
+    worker.submit(PICK_AHEAD, "a", count=3)
+    worker.submit(TRAIN, "a")
 
-    waiting = [type(job.request) for job in worker._queue]
-    assert waiting == [EnsureQuestions, TrainModel, FindSuspects, PickAhead]
+    waiting = [request.task for request, _ in worker._queue]
+    assert waiting == [ENSURE_QUESTIONS, TRAIN, FIND_SUSPECTS, PICK_AHEAD]
 
     suspects.cancel()
-    assert worker.submit(FindSuspects("a", count=3)) is not suspects
+    assert worker.submit(FIND_SUSPECTS, "a", count=3) is not suspects
 
 
 def test_stopping_cancels_what_waits(light_worker: BackgroundWorker) -> None:
-    light_worker.submit(ProcessId("a")).result(PATIENCE)
-    waiting = [light_worker.submit(Die(str(number))) for number in range(20)]
+    light_worker.submit(PROCESS_ID, "a").result(PATIENCE)
+    waiting = [light_worker.submit(DIE, str(number)) for number in range(20)]
     light_worker.stop()
     wait_for(lambda: all(future.done() for future in waiting))
     assert any(future.cancelled() for future in waiting)
@@ -246,13 +256,12 @@ def test_the_status_is_described_in_words(monkeypatch: pytest.MonkeyPatch) -> No
 def test_old_explanations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("teeter.server.worker.background._MAX_EXPLANATIONS", 3)
     status = WorkerStatus()
-    request = EnsureQuestions("a", "me", batch=10)
     explanation = Explanation([("ham", 1.0)], [])
     for item in "abcde":
-        status.add_questions(request, QuestionsReady(False, {item: explanation}))
+        status.add_questions("me", QuestionsReady(False, {item: explanation}))
     assert list(status.explanations) == ["c", "d", "e"]
 
-    status.add_questions(request, QuestionsReady(True, {}))
+    status.add_questions("me", QuestionsReady(True, {}))
     assert status.finished_annotators == {"me"}
-    status.add_questions(request, QuestionsReady(False, {}))
+    status.add_questions("me", QuestionsReady(False, {}))
     assert status.finished_annotators == set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +18,15 @@ from teeter.campaigns.records import Activity, ItemColumns, StatusReport
 from teeter.campaigns.settings import Settings
 from teeter.classifier import Classifier
 from teeter.errors import InputError
-from teeter.server.worker.requests import (
-    CreateCampaign,
-    EnsureQuestions,
-    ExportLabels,
-    PickAhead,
-    PredictTexts,
-    TaskRequest,
-    TrainModel,
-    WarmUp,
+from teeter.server.worker.background import (
+    ENSURE_QUESTIONS,
+    EXPORT,
+    PICK_AHEAD,
+    PREDICT,
+    TRAIN,
+    WARM_UP,
+    Request,
+    Task,
 )
 from teeter.server.worker.tasks import NICENESS, TaskHandlers, create_campaign, make_task_handler
 
@@ -45,25 +45,22 @@ def ignore(report: StatusReport) -> None:
 def test_a_worker_has_a_lower_priority_than_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     increments: list[int] = []
     monkeypatch.setattr(os, "nice", increments.append)
-    make_task_handler()(WarmUp(), ignore)
+    make_task_handler()(Request(WARM_UP, "", {}), ignore)
     assert increments == [NICENESS]
     assert 0 < NICENESS < 10
 
 
-def test_a_request_of_an_unknown_type_is_refused(handlers: TaskHandlers) -> None:
-    @dataclass(frozen=True)
-    class Unknown(TaskRequest[None]):
-        campaign: str = ""
-
-    with pytest.raises(TypeError, match="Unknown"):
-        handlers.run(Unknown(), ignore)
+def test_a_task_that_is_not_on_the_list_is_refused(handlers: TaskHandlers) -> None:
+    for name in ("unknown", "close"):
+        with pytest.raises(TypeError, match=name):
+            handlers.run(Request(Task[None](name), "", {}), ignore)
 
 
 @pytest.mark.slow
 def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = tmp_path / "texts.teeter"
     make_labelled_campaign(path, 40)
-    request = EnsureQuestions(str(path), "me", batch=10)
+    request = Request(ENSURE_QUESTIONS, str(path), {"annotator": "me", "batch": 10})
     first = handlers.run(request, ignore)
     assert not first.is_finished
 
@@ -79,7 +76,7 @@ def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Pa
         assert neighbour.label == true_label(neighbour.item)
 
     assert handlers.run(request, ignore).explanations.keys().isdisjoint(first.explanations)
-    handlers.run(TrainModel(str(path)), ignore)
+    handlers.run(Request(TRAIN, str(path), {}), ignore)
     assert item in handlers.run(request, ignore).explanations
 
 
@@ -89,7 +86,7 @@ def test_items_are_explained_again_after_a_text_has_changed(
 ) -> None:
     path = tmp_path / "texts.teeter"
     make_labelled_campaign(path, 40)
-    request = EnsureQuestions(str(path), "me", batch=10)
+    request = Request(ENSURE_QUESTIONS, str(path), {"annotator": "me", "batch": 10})
     item = next(iter(handlers.run(request, ignore).explanations))
 
     campaign = Campaign.open(path)
@@ -102,7 +99,7 @@ def test_items_are_explained_again_after_a_text_has_changed(
 def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter", 20))
     reports: list[StatusReport] = []
-    assert handlers.run(TrainModel(path), reports.append) is None
+    assert handlers.run(Request(TRAIN, path, {}), reports.append) is None
     assert reports == []
 
     campaign = Campaign.open(path)
@@ -110,7 +107,7 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
         campaign.tell(item, true_label(item))
     campaign.database.close()
 
-    trained = handlers.run(TrainModel(path), reports.append)
+    trained = handlers.run(Request(TRAIN, path, {}), reports.append)
     assert (trained.version, trained.labels) == (1, 3)
     assert reports == [
         StatusReport(Activity.TRAINING, labels=3, version=1),
@@ -133,13 +130,13 @@ def test_texts_are_predicted_by_the_newest_model_which_is_loaded_once(
         return classifier
 
     monkeypatch.setattr(Campaign, "classifier", load_and_note)
-    request = PredictTexts(str(path), (text(1000),))
-    model = handlers.run(request, ignore).model
+    request = Request(PREDICT, str(path), {"texts": [text(1000)]})
+    model = handlers.run(request, ignore)[0]
     handlers.run(request, ignore)
     assert loaded == [model]
 
-    handlers.run(TrainModel(str(path)), ignore)
-    assert handlers.run(request, ignore).model == model + 1
+    handlers.run(Request(TRAIN, str(path), {}), ignore)
+    assert handlers.run(request, ignore)[0] == model + 1
     assert loaded == [model, model + 1]
 
 
@@ -161,7 +158,9 @@ def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
 
     monkeypatch.setattr(Campaign, "load_state", count_load)
     reports: list[StatusReport] = []
-    ready = handlers.run(EnsureQuestions(str(path), "me", batch=10), reports.append)
+    ready = handlers.run(
+        Request(ENSURE_QUESTIONS, str(path), {"annotator": "me", "batch": 10}), reports.append
+    )
 
     assert [report.activity for report in reports] == [Activity.TRAINING, None, Activity.PICKING]
     assert len(ready.explanations) == 10
@@ -175,7 +174,9 @@ def test_items_are_ready_for_the_next_of_several_annotators(
     path = tmp_path / "texts.teeter"
     make_labelled_campaign(path, 40)
     for annotator in ("ann", "bob"):
-        handlers.run(EnsureQuestions(str(path), annotator, batch=5), ignore)
+        handlers.run(
+            Request(ENSURE_QUESTIONS, str(path), {"annotator": annotator, "batch": 5}), ignore
+        )
 
     campaign = handlers.campaign(str(path))
     with campaign.reading() as view:
@@ -195,12 +196,12 @@ def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
         return False
 
     monkeypatch.setattr("teeter.campaigns.asking.preparing.keep_ready", find_nothing)
-    request = EnsureQuestions(str(path), "me", batch=10)
+    request = Request(ENSURE_QUESTIONS, str(path), {"annotator": "me", "batch": 10})
     handlers.run(request, ignore)
     handlers.run(request, ignore)
     assert batches == [10]
 
-    handlers.run(TrainModel(str(path)), ignore)
+    handlers.run(Request(TRAIN, str(path), {}), ignore)
     handlers.run(request, ignore)
     assert batches == [10, 10]
 
@@ -220,7 +221,7 @@ def test_a_campaign_whose_file_is_replaced_is_opened_again(
 
 def test_a_campaign_with_new_items_is_opened_again(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = make_text_campaign(tmp_path / "texts.teeter", 20)
-    handlers.run(PickAhead(str(path), count=5), ignore)
+    handlers.run(Request(PICK_AHEAD, str(path), {"count": 5}), ignore)
     campaign = Campaign.open(path)
     campaign.add([{"id": "new", "text": "a text that came later"}])
     campaign.database.close()
@@ -235,7 +236,8 @@ def test_labels_are_exported_into_a_folder_of_their_own(
     make_labelled_campaign(path, 40)
     folder = tmp_path / "exports"
     folder.mkdir()
-    files = {handlers.run(ExportLabels(str(path), form, str(folder)), ignore) for _ in range(2)}
+    request = Request(EXPORT, str(path), {"form": form, "folder": str(folder)})
+    files = {handlers.run(request, ignore) for _ in range(2)}
     assert len(files) == 2
     assert {Path(file).suffix for file in files} == {suffix}
 
@@ -243,20 +245,20 @@ def test_labels_are_exported_into_a_folder_of_their_own(
 def test_a_campaign_is_created_from_a_table(tmp_path: Path) -> None:
     table = tmp_path / "mail.csv"
     table.write_text("words,number,kind\none,a,ham\ntwo,b,\none,c,\n")
-    request = CreateCampaign(
-        str(table),
-        str(tmp_path / "mail.teeter"),
-        ("ham", "spam"),
-        Settings(kind="image", instructions="Read."),
-        ItemColumns(text="words", id="number", labels="kind"),
-    )
-    created = create_campaign(request)
+    path = tmp_path / "mail.teeter"
+    arguments: dict[str, Any] = {
+        "source": str(table),
+        "classes": ("ham", "spam"),
+        "settings": Settings(kind="image", instructions="Read."),
+        "columns": ItemColumns(text="words", id="number", labels="kind"),
+    }
+    created = create_campaign(path, **arguments)
     assert (created.new, created.duplicates, created.labelled) == (2, 1, 1)
 
-    campaign = Campaign.open(tmp_path / "mail.teeter")
+    campaign = Campaign.open(path)
     assert campaign.settings.kind == "text", "it follows from the source"
     assert campaign.settings.instructions == "Read."
     campaign.database.close()
 
     with pytest.raises(InputError, match="already a campaign called mail"):
-        create_campaign(request)
+        create_campaign(path, **arguments)

@@ -18,7 +18,7 @@ from teeter.campaigns.records import Permission
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import get_workspace, require_permission
 from teeter.server.pages import open_campaign_page
-from teeter.server.worker.requests import ExportLabels
+from teeter.server.worker.background import EXPORT
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -74,7 +74,7 @@ async def export_labels(
 
     # A folder for this request alone, which is removed when the file is sent.
     folder = tempfile.mkdtemp(dir=workspace.temp)
-    future = workspace.trainer.submit(ExportLabels(service.location, form, folder))
+    future = workspace.trainer.submit(EXPORT, service.location, form=form, folder=folder)
 
     try:
         # Shielded: neither the time limit nor a client that leaves may cancel the future, because

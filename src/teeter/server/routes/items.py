@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
@@ -42,7 +43,7 @@ from teeter.server.access.permissions import (
 from teeter.server.pages import open_campaign_page, wants_part
 from teeter.server.schemas import ItemId, RequestBody, ShallowJson
 from teeter.server.uploads import image_response, save_upload
-from teeter.server.worker.requests import AddItems, ChangeItem, TaskRequest
+from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -335,8 +336,10 @@ def add_items(request: Request, slug: str, body: ItemsIn) -> ImportResult:
     source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
     source.write_text(json.dumps(entries))
     try:
-        addition = AddItems(service.location, str(source), current_user(request))
-        added = _wait_for_worker(request, addition)
+        adding = workspace.slow_worker.submit(
+            ADD_ITEMS, service.location, source=str(source), who=current_user(request)
+        )
+        added = _wait_for(adding)
     finally:
         source.unlink(missing_ok=True)
 
@@ -370,8 +373,7 @@ def _require_row(item: ItemIn) -> None:
             raise InputError(f"Give {name!r} beside the columns of a row, not among them.")
 
 
-def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
-    future = get_workspace(request).slow_worker.submit(task)
+def _wait_for(future: Future[ResultT]) -> ResultT:
     try:
         return future.result(_ADD_SECONDS)
     except FutureTimeoutError:
@@ -403,7 +405,7 @@ def upload_items(
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(
-        AddItems(service.location, str(source), current_user(request), columns)
+        ADD_ITEMS, service.location, source=str(source), who=current_user(request), columns=columns
     )
     adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
     return workspace.follow_addition(service, adding)
@@ -418,8 +420,10 @@ def change_item(request: Request, slug: str, body: ItemChangeIn) -> bool:
     """
     service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude={"item"}, exclude_none=True)
-    change = ChangeItem(service.location, body.item, json.dumps(changes), current_user(request))
-    return _wait_for_worker(request, change)
+    changing = get_workspace(request).slow_worker.submit(
+        CHANGE_ITEM, service.location, item=body.item, who=current_user(request), changes=changes
+    )
+    return _wait_for(changing)
 
 
 @router.post("/items/withdraw")

@@ -15,7 +15,7 @@ from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import StoreError
 from teeter.server.access.permissions import get_workspace, require_permission
 from teeter.server.schemas import EncodeIn, PredictIn
-from teeter.server.worker.requests import PredictTexts
+from teeter.server.worker.background import PREDICT
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -83,7 +83,7 @@ async def predict(
     """
     service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
     worker = get_workspace(request).trainer
-    future = worker.submit(PredictTexts(service.location, tuple(body.texts)))
+    future = worker.submit(PREDICT, service.location, texts=body.texts)
     try:
         # Shielded, because the worker sets the result later even if no request waits for it.
         predicting = asyncio.shield(asyncio.wrap_future(future))

@@ -31,7 +31,7 @@ from teeter.server.charts import (
     reliability_chart,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.worker.requests import MapKind
+from teeter.server.worker.background import MapKind
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)

@@ -1,7 +1,9 @@
 """The background worker: a process beside the server that trains and picks.
 
 Requests wait in a queue, a thread takes them one by one to the worker process, and the result comes
-back as a future. No request of an annotator ever waits for a model.
+back as a future. No request of an annotator ever waits for a model. What can be asked for is listed
+here by name, with the type of its result; ``tasks`` has the functions. Only what may run twice is
+on the list, because a request is made again if the process dies.
 """
 
 from __future__ import annotations
@@ -13,17 +15,84 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 from teeter.base.wording import pluralize
 from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
-from teeter.campaigns.records import Activity, Explanation, QuestionsReady, StatusReport
+from teeter.campaigns.records import (
+    Activity,
+    EncodingResult,
+    Explanation,
+    ImportResult,
+    ModelRound,
+    QuestionsReady,
+    StatusReport,
+    SuspectLabel,
+)
+from teeter.classifier import Prediction
 from teeter.errors import TeeterError
-from teeter.server.worker.requests import EnsureQuestions, TaskRequest, WarmUp
 
 logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class MapKind(StrEnum):
+    """What a map shows."""
+
+    PCA = "pca"
+    TSNE = "tsne"
+    LDM = "ldm"
+
+
+@dataclass(frozen=True)
+class MapFile:
+    """A map on disk, and the version of the model whose predictions it shows."""
+
+    file: str
+    version: int
+    change: int
+    """The newest change of the items that it shows, from ``Items.newest_change``."""
+
+
+@dataclass(frozen=True)
+class Task(Generic[ResultT_co]):
+    """Something that the worker does for a campaign."""
+
+    name: str
+    activity: Activity | None = None
+    """What it reports when it begins; None if it says more itself."""
+    is_urgent: bool = False
+    """Whether annotators wait for it, so that it goes before other work."""
+
+
+@dataclass(frozen=True)
+class Request(Generic[ResultT_co]):
+    """A task to do. It travels between two processes, so it holds plain data only.
+
+    Two equal requests mean the same work: the queue holds each once.
+    """
+
+    task: Task[ResultT_co]
+    campaign: str
+    """File or database URL of the campaign."""
+    arguments: dict[str, Any]
+
+
+WARM_UP = Task[None]("warm_up")
+ENSURE_QUESTIONS = Task[QuestionsReady]("ensure_questions", is_urgent=True)
+PICK_AHEAD = Task[None]("pick_ahead", Activity.PICKING)
+TRAIN = Task[ModelRound | None]("train", is_urgent=True)
+ENCODE = Task[EncodingResult]("encode")
+FIND_SUSPECTS = Task[list[SuspectLabel]]("find_suspects", Activity.FINDING_SUSPECTS)
+EXPORT = Task[str]("export", Activity.EXPORTING)
+PREDICT = Task[tuple[int, list[Prediction]]]("predict", Activity.PREDICTING)
+DRAW_MAP = Task[MapFile]("draw_map", Activity.DRAWING_MAP)
+ADD_ITEMS = Task[ImportResult]("add_items", is_urgent=True)
+CHANGE_ITEM = Task[bool]("change_item", is_urgent=True)
+CREATE_CAMPAIGN = Task[ImportResult]("create_campaign", Activity.CREATING)
 
 MAX_ATTEMPTS = 3
 """How often a request is tried if the worker process dies at it."""
@@ -92,12 +161,12 @@ class WorkerStatus:
             self.encoded = report.done
             self.to_encode = report.total
 
-    def add_questions(self, request: EnsureQuestions, result: QuestionsReady) -> None:
+    def add_questions(self, annotator: str, result: QuestionsReady) -> None:
         """Take in that an annotator has items to label, or none are left."""
         if result.is_finished:
-            self.finished_annotators.add(request.annotator)
+            self.finished_annotators.add(annotator)
         else:
-            self.finished_annotators.discard(request.annotator)
+            self.finished_annotators.discard(annotator)
 
         self.explanations |= result.explanations
         while len(self.explanations) > _MAX_EXPLANATIONS:
@@ -153,12 +222,6 @@ def _format_duration(seconds: float) -> str:
     return pluralize(round(seconds / 86_400), "day")
 
 
-@dataclass(frozen=True)
-class _Job:
-    request: TaskRequest[Any]
-    future: Future[Any]
-
-
 def _default_handler() -> Handler:
     # Imported in the worker process only, which needs torch.
     from teeter.server.worker.tasks import make_task_handler
@@ -181,7 +244,7 @@ class BackgroundWorker:
         # A daemon: the server must not wait for a training when it ends.
         self._process = WorkerProcess(make_handler, name="teeter trainer", daemon=True)
         self._status_by_campaign: dict[str, WorkerStatus] = {}
-        self._queue: deque[_Job] = deque()
+        self._queue: deque[tuple[Request[Any], Future[Any]]] = deque()
         self._queue_changed = threading.Condition()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -197,32 +260,33 @@ class BackgroundWorker:
 
     def ensure_questions(self, campaign: str, annotator: str) -> None:
         """Make sure that items wait for an annotator. Returns at once."""
-        self.submit(EnsureQuestions(campaign, annotator, self.batch))
+        self.submit(ENSURE_QUESTIONS, campaign, annotator=annotator, batch=self.batch)
 
     def start(self) -> None:
         """Start the process now, so that it is ready when it is needed."""
-        self.submit(WarmUp())
+        self.submit(WARM_UP, "")
 
-    def submit(self, request: TaskRequest[ResultT]) -> Future[ResultT]:
+    def submit(self, task: Task[ResultT], campaign: str, **arguments: Any) -> Future[ResultT]:
         """Put a request into the queue, and return the future of its result.
 
         Urgent requests go before others. A request that waits already is not added again: its
         future is returned.
         """
+        request = Request(task, campaign, arguments)
         with self._queue_changed:
             # Every answer asks for new items, so the same request comes many times a minute.
-            for job in self._queue:
-                if job.request == request and not job.future.cancelled():
-                    return job.future
+            for waiting, future in self._queue:
+                if waiting == request and not future.cancelled():
+                    return future
 
-            job = _Job(request, Future())
-            self._queue.insert(self._position_of(request), job)
+            future = Future()
+            self._queue.insert(self._position_of(task), (request, future))
 
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
                 self._thread.start()
             self._queue_changed.notify()
-        return job.future
+        return future
 
     def stop(self) -> None:
         """End the process. No answer is lost, because answers never go through it."""
@@ -231,43 +295,42 @@ class BackgroundWorker:
             self._queue_changed.notify()
         self._process.close()
 
-        for job in self._queue:
-            job.future.cancel()
+        for _, future in self._queue:
+            future.cancel()
 
-    def _position_of(self, request: TaskRequest[Any]) -> int:
-        if request.is_urgent:
-            for position, job in enumerate(self._queue):
-                if not job.request.is_urgent:
+    def _position_of(self, task: Task[Any]) -> int:
+        if task.is_urgent:
+            for position, (request, _) in enumerate(self._queue):
+                if not request.task.is_urgent:
                     return position
         return len(self._queue)
 
     def _run(self) -> None:
-        """Handle the jobs of the queue until the worker is stopped. Runs in a thread."""
+        """Handle the requests of the queue until the worker is stopped. Runs in a thread."""
         while True:
             with self._queue_changed:
                 self._queue_changed.wait_for(lambda: self._queue or self._stopped.is_set())
                 if self._stopped.is_set():
                     return
-                job = self._queue.popleft()
+                request, future = self._queue.popleft()
 
-            # False if the job was cancelled meanwhile.
-            if job.future.set_running_or_notify_cancel():
-                self._handle(job)
+            # False if the request was cancelled meanwhile.
+            if future.set_running_or_notify_cancel():
+                self._handle(request, future)
 
-    def _handle(self, job: _Job) -> None:
-        """Have a job done, and set the result or the error of its future."""
-        request = job.request
+    def _handle(self, request: Request[ResultT], future: Future[ResultT]) -> None:
+        """Have a request handled, and set the result or the error of its future."""
         status = self.status(request.campaign)
         error: TeeterError | None = None
 
         try:
             result = self._run_with_retries(request, status)
-            if isinstance(request, EnsureQuestions):
-                status.add_questions(request, result)
+            if isinstance(result, QuestionsReady):
+                status.add_questions(request.arguments["annotator"], result)
         except TeeterError as raised:
             error = raised
         except Exception as raised:  # a fault of ours: the next job must still be done
-            name = type(request).__name__
+            name = request.task.name
             logger.exception("%s failed.", name)
             error = BackgroundTaskError(f"{name} failed: {type(raised).__name__}: {raised}")
 
@@ -276,24 +339,25 @@ class BackgroundWorker:
         status.encoding_since = None
         status.is_restarting = False
         if error is None:
-            if request.is_urgent:
+            if request.task.is_urgent:
                 status.error = None
-            job.future.set_result(result)
+            future.set_result(result)
         else:
-            if request.is_urgent or isinstance(error, BackgroundTaskError):
+            if request.task.is_urgent or isinstance(error, BackgroundTaskError):
                 status.error = str(error)
-            job.future.set_exception(error)
+            future.set_exception(error)
 
-    def _run_with_retries(self, request: TaskRequest[Any], status: WorkerStatus) -> Any:
+    def _run_with_retries(self, request: Request[ResultT], status: WorkerStatus) -> ResultT:
         """Return the result of a request; try again if the process dies.
 
         Raises:
             BackgroundTaskError: the process died at every attempt, or the worker was stopped.
         """
-        name = type(request).__name__
+        name = request.task.name
         for _ in range(MAX_ATTEMPTS):
             try:
-                return self._process.run(request, status.update)
+                result: ResultT = self._process.run(request, status.update)
+                return result
             except WorkerDiedError:
                 if self._stopped.is_set():
                     raise BackgroundTaskError("The server is shutting down.") from None

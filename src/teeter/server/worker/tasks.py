@@ -25,30 +25,18 @@ from teeter.campaigns.records import (
     Activity,
     EncodingResult,
     ImportResult,
+    ItemColumns,
     ItemKind,
+    ModelRound,
+    QuestionsReady,
     StatusReport,
     SuspectLabel,
 )
+from teeter.campaigns.settings import Settings
 from teeter.classifier import Prediction
 from teeter.errors import InputError
-from teeter.server.worker import projection
-from teeter.server.worker.requests import (
-    AddItems,
-    ChangeItem,
-    CreateCampaign,
-    DrawMap,
-    EncodeItems,
-    EnsureQuestions,
-    ExportLabels,
-    FindSuspects,
-    MapFile,
-    MapKind,
-    PickAhead,
-    PredictTexts,
-    TaskRequest,
-    TrainModel,
-    WarmUp,
-)
+from teeter.server.worker import background, projection
+from teeter.server.worker.background import MapFile, MapKind, Request, Task
 
 ReportStatus = Callable[[StatusReport], None]
 
@@ -69,7 +57,7 @@ def make_task_handler() -> Handler:
         os.nice(NICENESS)
     handlers = TaskHandlers()
 
-    def handle(request: TaskRequest[Any], report: ReportStatus) -> Any:
+    def handle(request: Request[Any], report: ReportStatus) -> Any:
         # The other cores are for the server, and for a second worker.
         with limit_threads(1, blas=True):
             return handlers.run(request, report)
@@ -83,46 +71,22 @@ class TaskHandlers:
     def __init__(self) -> None:
         self._open: dict[str, Preparation] = {}
 
-    def run(self, request: TaskRequest[Any], report: ReportStatus) -> Any:
+    def run(self, request: Request[Any], report: ReportStatus) -> Any:
         """Handle a request, and return its result.
 
         Args:
-            request: one of the requests in ``requests``.
+            request: a task of the list in ``background``, with its arguments.
             report: called with what is being done.
 
         Raises:
             TeeterError: the request cannot be fulfilled.
         """
-        match request:
-            case EnsureQuestions():
-                preparation = self.preparation(request.campaign)
-                return preparation.ensure_questions(request.annotator, request.batch, report)
-            case TrainModel():
-                return self.preparation(request.campaign).train(_DEFAULT_BATCH, report)
-            case PickAhead():
-                report(StatusReport(Activity.PICKING))
-                return pick_ahead(self.campaign(request.campaign), request.count)
-            case FindSuspects():
-                return self._find_suspects(request, report)
-            case ExportLabels():
-                return self._export(request, report)
-            case DrawMap():
-                return self._draw_map(request, report)
-            case CreateCampaign():
-                report(StatusReport(Activity.CREATING))
-                return create_campaign(request, _report_encoding(report))
-            case EncodeItems():
-                return self._encode(request, report)
-            case AddItems():
-                return add_items(self.campaign(request.campaign), request)
-            case ChangeItem():
-                return self._change_item(request)
-            case PredictTexts():
-                return self._predict(request, report)
-            case WarmUp():
-                return _load_libraries()
-            case _:
-                raise TypeError(f"Cannot handle a request of type {type(request).__name__}.")
+        task = request.task
+        if task not in _HANDLERS:
+            raise TypeError(f"The worker has no task {task.name!r}.")
+        if task.activity is not None:
+            report(StatusReport(task.activity))
+        return _HANDLERS[task](self, request.campaign, report, **request.arguments)
 
     def campaign(self, location: str) -> Campaign:
         """Return an open campaign."""
@@ -146,22 +110,53 @@ class TaskHandlers:
             preparation.campaign.database.close()
         self._open.clear()
 
-    def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingResult:
-        campaign = self.campaign(request.campaign)
-        return campaign.encode(request.encoder, progress=_report_encoding(report)).shortened()
+    def warm_up(self, _: str, report: ReportStatus) -> None:
+        """Load what the first selection needs."""
+        import sklearn.cluster
+        import sklearn.linear_model  # noqa: F401
 
-    def _change_item(self, request: ChangeItem) -> bool:
-        changes = json.loads(request.changes)
-        campaign = self.campaign(request.campaign)
-        return campaign.items.change(request.item, **changes, who=request.who)
+    def ensure_questions(
+        self, location: str, report: ReportStatus, *, annotator: str, batch: int
+    ) -> QuestionsReady:
+        """Train if enough labels are new, and pick items if the annotator has few."""
+        return self.preparation(location).ensure_questions(annotator, batch, report)
 
-    def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> list[SuspectLabel]:
-        report(StatusReport(Activity.FINDING_SUSPECTS))
-        return self.campaign(request.campaign).suspects(request.count)
+    def pick_ahead(self, location: str, report: ReportStatus, *, count: int) -> None:
+        """Pick items for annotators who are expected to come."""
+        pick_ahead(self.campaign(location), count)
 
-    def _predict(self, request: PredictTexts, report: ReportStatus) -> tuple[int, list[Prediction]]:
-        report(StatusReport(Activity.PREDICTING))
-        campaign = self.campaign(request.campaign)
+    def train(self, location: str, report: ReportStatus) -> ModelRound | None:
+        """Train a model on all labels; None if fewer than two classes have labels."""
+        return self.preparation(location).train(_DEFAULT_BATCH, report)
+
+    def encode(
+        self, location: str, report: ReportStatus, *, encoder: str | None = None
+    ) -> EncodingResult:
+        """Compute the features of all items that lack them, or switch to another encoder."""
+        progress = _report_encoding(report)
+        return self.campaign(location).encode(encoder, progress=progress).shortened()
+
+    def add_items(self, location: str, report: ReportStatus, **arguments: Any) -> ImportResult:
+        """Store items, which are encoded by a later request."""
+        return add_items(self.campaign(location), **arguments)
+
+    def change_item(
+        self, location: str, report: ReportStatus, *, item: str, who: str, changes: dict[str, Any]
+    ) -> bool:
+        """Change an item, and return whether something has changed. A new text is encoded."""
+        return self.campaign(location).items.change(item, **changes, who=who)
+
+    def find_suspects(
+        self, location: str, report: ReportStatus, *, count: int
+    ) -> list[SuspectLabel]:
+        """Find labels that may be wrong, the least likely first."""
+        return self.campaign(location).suspects(count)
+
+    def predict(
+        self, location: str, report: ReportStatus, *, texts: list[str]
+    ) -> tuple[int, list[Prediction]]:
+        """Predict the classes of new texts; the result begins with the number of the model."""
+        campaign = self.campaign(location)
         if campaign.settings.kind != ItemKind.TEXT:
             raise InputError(
                 f"The items of this campaign are of kind {campaign.settings.kind}: only texts can "
@@ -169,35 +164,34 @@ class TaskHandlers:
             )
 
         classifier = campaign.classifier()
-        predictions = classifier.label(request.texts)
+        predictions = classifier.label(texts)
         for prediction in predictions:
             if prediction.label is None:
                 raise InputError(f"A text cannot be encoded: {prediction.problem}")
         return classifier.info.model, predictions
 
-    def _export(self, request: ExportLabels, report: ReportStatus) -> str:
-        report(StatusReport(Activity.EXPORTING))
-        folder = Path(tempfile.mkdtemp(dir=request.folder))
-        path = folder / f"labels{format_suffix(request.format)}"
+    def export(self, location: str, report: ReportStatus, *, form: str, folder: str) -> str:
+        """Write labels and predictions into a new folder inside ``folder``; return the file."""
+        path = Path(tempfile.mkdtemp(dir=folder)) / f"labels{format_suffix(form)}"
 
-        self.campaign(request.campaign).export(path, request.format)
+        self.campaign(location).export(path, form)
         if path.is_dir():
             path = _zip_folder(path)
         if not path.exists():
-            raise InputError(
-                f"There is nothing to export as {request.format}: label some items first."
-            )
+            raise InputError(f"There is nothing to export as {form}: label some items first.")
         return str(path)
 
-    def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
-        report(StatusReport(Activity.DRAWING_MAP))
-        campaign = self.campaign(request.campaign)
+    def draw_map(
+        self, location: str, report: ReportStatus, *, kind: MapKind, folder: str
+    ) -> MapFile:
+        """Project the pool to two dimensions, or compute its LDM, into a file inside ``folder``."""
+        campaign = self.campaign(location)
         # Read before the items: a change in between makes the next request draw the map again.
         change = campaign.items.newest_change()
         state = campaign.load_state()
-        path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
+        path = Path(tempfile.mkdtemp(dir=folder)) / "map.bin"
 
-        match request.kind:
+        match kind:
             case MapKind.LDM:
                 projection.write_ldm(path, state)
             case MapKind.PCA:
@@ -208,6 +202,28 @@ class TaskHandlers:
                 projection.write_map(path, state, coordinates)
 
         return MapFile(str(path), state.version, change)
+
+    def create_campaign(
+        self, location: str, report: ReportStatus, **arguments: Any
+    ) -> ImportResult:
+        """Create a campaign from a file of items or a folder of images."""
+        return create_campaign(Path(location), progress=_report_encoding(report), **arguments)
+
+
+_HANDLERS: dict[Task[Any], Callable[..., Any]] = {
+    background.WARM_UP: TaskHandlers.warm_up,
+    background.ENSURE_QUESTIONS: TaskHandlers.ensure_questions,
+    background.PICK_AHEAD: TaskHandlers.pick_ahead,
+    background.TRAIN: TaskHandlers.train,
+    background.ENCODE: TaskHandlers.encode,
+    background.FIND_SUSPECTS: TaskHandlers.find_suspects,
+    background.EXPORT: TaskHandlers.export,
+    background.PREDICT: TaskHandlers.predict,
+    background.DRAW_MAP: TaskHandlers.draw_map,
+    background.ADD_ITEMS: TaskHandlers.add_items,
+    background.CHANGE_ITEM: TaskHandlers.change_item,
+    background.CREATE_CAMPAIGN: TaskHandlers.create_campaign,
+}
 
 
 def _report_encoding(report: ReportStatus) -> ProgressReport:
@@ -220,28 +236,35 @@ def _report_encoding(report: ReportStatus) -> ProgressReport:
 
 
 def create_campaign(
-    request: CreateCampaign, progress: ProgressReport | None = None
+    target: Path,
+    *,
+    source: str,
+    classes: Sequence[str],
+    settings: Settings,
+    columns: ItemColumns,
+    progress: ProgressReport | None = None,
 ) -> ImportResult:
     """Create a campaign from a file of items or a folder of images.
 
     Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
 
     Args:
+        target: the file to create.
+        settings: all but ``kind`` and ``folder``, which follow from the source.
         progress: called with the number of encoded items and the number of all items.
 
     Raises:
         InputError: a campaign of this name exists, or the items or settings are invalid.
     """
-    target = Path(request.campaign)
     if target.exists():
         raise InputError(f"There is already a campaign called {target.stem}: choose another name.")
-    with _image_fetcher(request) as fetcher:
+    with _image_fetcher(target, columns) as fetcher:
         campaign = Campaign.make(
-            request.source,
-            request.classes,
+            source,
+            classes,
             at=target,
-            settings=request.settings,
-            columns=request.columns,
+            settings=settings,
+            columns=columns,
             fetcher=fetcher,
             encode_all=False,
             progress=progress,
@@ -251,16 +274,16 @@ def create_campaign(
 
 
 @contextmanager
-def _image_fetcher(request: CreateCampaign) -> Iterator[ImageFetcher | None]:
+def _image_fetcher(target: Path, columns: ItemColumns) -> Iterator[ImageFetcher | None]:
     """Yield what fetches the images of a new campaign into a folder beside it, if it has links.
 
     The folder is removed again if the campaign cannot be created.
     """
-    if request.columns.image is None:
+    if columns.image is None:
         yield None
         return
 
-    target = Path(request.campaign).resolve()
+    target = target.resolve()
     folder = target.with_name(f"{target.stem}.images")
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)
@@ -273,42 +296,38 @@ def _image_fetcher(request: CreateCampaign) -> Iterator[ImageFetcher | None]:
         raise
 
 
-def add_items(campaign: Campaign, request: AddItems) -> ImportResult:
-    """Store the items of a request. They have no features yet.
+def add_items(
+    campaign: Campaign, *, source: str, who: str, columns: ItemColumns | None = None
+) -> ImportResult:
+    """Store items. They have no features yet.
+
+    Args:
+        source: a JSON file with a list of items, or a table.
+        columns: the columns of a table; None for a list of items.
 
     Raises:
         InputError: an item cannot be added. Then none is, but images that cannot be fetched are
             left out alone.
     """
-    source = Path(request.source)
+    path = Path(source)
     items: Sequence[Any]
     fetcher: ImageFetcher | None = None
-    if request.columns is None:
-        items = json.loads(source.read_text())
+    if columns is None:
+        items = json.loads(path.read_text())
     else:
         folder = campaign.image_folder
-        if folder is None and request.columns.image is not None:
+        if folder is None and columns.image is not None:
             raise InputError("This campaign has no folder for images: name a column of texts.")
         if folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
         items = read_items(
-            source,
-            request.columns,
-            folder=folder,
-            fetcher=fetcher,
-            rows=campaign.settings.has_rows,
+            path, columns, folder=folder, fetcher=fetcher, rows=campaign.settings.has_rows
         )
 
-    result = campaign.add(items, encode_all=False, who=request.who)
+    result = campaign.add(items, encode_all=False, who=who)
     if fetcher is not None:
         result = result.with_failed(fetcher.errors)
     return result.shortened()
-
-
-def _load_libraries() -> None:
-    """Load what the first selection needs."""
-    import sklearn.cluster
-    import sklearn.linear_model  # noqa: F401
 
 
 def _zip_folder(folder: Path) -> Path:
