@@ -6,7 +6,7 @@ about as good as the better of the two, and on drawings and digits better than e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,68 +60,72 @@ class _PartScales:
         return scaled
 
 
-def _merge_states(parts: Sequence[Encoder], scales: _PartScales) -> EncoderState:
-    """Return the states of all parts and their scales as one state."""
-    config = {}
-    arrays = dict(scales.arrays)
+class _SideBySide(Encoder):
+    """What encoders of several parts have in common: names and states of the parts, and scales."""
 
-    for position, part in enumerate(parts):
-        state = part.state()
-        config[str(position)] = state.config
-        for name, array in state.arrays.items():
-            arrays[f"part.{position}.{name}"] = array
+    parts: Sequence[Encoder]
 
-    return EncoderState(config, arrays)
-
-
-def _restore_states(parts: Sequence[Encoder], scales: _PartScales, state: EncoderState) -> None:
-    """Pass the states in a merged state back to the parts and the scales."""
-    for position, part in enumerate(parts):
-        prefix = f"part.{position}."
-        arrays = {}
-        for name, array in state.arrays.items():
-            if name.startswith(prefix):
-                arrays[name.removeprefix(prefix)] = array
-
-        config = state.config[str(position)]
-        part.restore(EncoderState(config, arrays))
-
-    # What is left are the centres and sizes.
-    for name, array in state.arrays.items():
-        if not name.startswith("part."):
-            scales.arrays[name] = array
-
-
-def _join(texts: Sequence[str]) -> str:
-    """Return texts as they are joined in the name of an encoder."""
-    return SIDE_BY_SIDE.join(texts)
-
-
-def _largest_fit(parts: Sequence[Encoder]) -> int:
-    """Return the number of contents to fit on: enough for every part, and for the scales."""
-    sizes = [part.fit_size for part in parts]
-    return max(_SCALE_SAMPLE, *sizes)
-
-
-def _not_fitted(name: str) -> InputError:
-    return InputError(f"The encoder {name} is not fitted: call fit first.")
-
-
-class TextsSideBySide(Encoder):
-    """The features of several encoders of texts."""
-
-    def __init__(self, parts: Sequence[Encoder]) -> None:
+    def _adopt(self, parts: Sequence[Encoder]) -> None:
+        """Take over the parts, and the names, versions and sizes of samples that follow."""
         self.parts = list(parts)
-        self.name = _join([part.name for part in parts])
-        self.kind = parts[0].kind
-        self.version = _join([part.version for part in parts])
-        self.fit_size = _largest_fit(parts)
+        self.name = SIDE_BY_SIDE.join(part.name for part in parts)
+        self.version = SIDE_BY_SIDE.join(part.version for part in parts)
+        # Enough for every part, and for the scales.
+        self.fit_size = max(_SCALE_SAMPLE, *(part.fit_size for part in parts))
         self._scales = _PartScales()
 
     @property
     def checksum(self) -> str:
         """The checksums of the parts."""
-        return _join([part.checksum for part in self.parts])
+        return SIDE_BY_SIDE.join(part.checksum for part in self.parts)
+
+    def state(self) -> EncoderState:
+        """Return the states of the parts and their scales as one state."""
+        config = {}
+        arrays = dict(self._scales.arrays)
+
+        for position, part in enumerate(self.parts):
+            state = part.state()
+            config[str(position)] = state.config
+            for name, array in state.arrays.items():
+                arrays[f"part.{position}.{name}"] = array
+
+        return EncoderState(config, arrays)
+
+    def restore(self, state: EncoderState) -> None:
+        """Pass the states in a state back to the parts and the scales."""
+        for position, part in enumerate(self.parts):
+            prefix = f"part.{position}."
+            arrays = {}
+            for name, array in state.arrays.items():
+                if name.startswith(prefix):
+                    arrays[name.removeprefix(prefix)] = array
+
+            config = state.config[str(position)]
+            part.restore(EncoderState(config, arrays))
+
+        # What is left are the centres and sizes.
+        for name, array in state.arrays.items():
+            if not name.startswith("part."):
+                self._scales.arrays[name] = array
+
+    def _join(self, features: Iterable[Vectors]) -> Vectors:
+        """Return the features of all parts, scaled and side by side."""
+        if not self._scales.arrays:
+            raise InputError(f"The encoder {self.name} is not fitted: call fit first.")
+
+        scaled = []
+        for position, part_features in enumerate(features):
+            scaled.append(self._scales.scale(position, part_features))
+        return np.hstack(scaled)
+
+
+class TextsSideBySide(_SideBySide):
+    """The features of several encoders of texts."""
+
+    def __init__(self, parts: Sequence[Encoder]) -> None:
+        self._adopt(parts)
+        self.kind = parts[0].kind
 
     def fit(self, contents: Sequence[str]) -> None:
         """Fit each part, and learn its scale."""
@@ -131,55 +135,24 @@ class TextsSideBySide(Encoder):
             sample = part.encode(contents[:_SCALE_SAMPLE])
             self._scales.fit(position, sample.vectors)
 
-    def state(self) -> EncoderState:
-        """Return the states of the parts and their scales."""
-        return _merge_states(self.parts, self._scales)
-
-    def restore(self, state: EncoderState) -> None:
-        """Adopt the states of the parts and their scales."""
-        _restore_states(self.parts, self._scales, state)
-
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the scaled features of all parts, side by side."""
-        if not self._scales.arrays:
-            raise _not_fitted(self.name)
-
-        scaled = []
-        for position, part in enumerate(self.parts):
-            features = part.encode(contents).vectors
-            scaled.append(self._scales.scale(position, features))
-
-        return Encoding(np.hstack(scaled))
+        return Encoding(self._join(part.encode(contents).vectors for part in self.parts))
 
 
-class ImagesSideBySide(ImageEncoder):
+class ImagesSideBySide(_SideBySide, ImageEncoder):
     """The features of several encoders of images. Each image is decoded once for all of them."""
+
+    parts: Sequence[ImageEncoder]
 
     def __init__(self, parts: Sequence[ImageEncoder]) -> None:
         folder: Path | None = parts[0].folder
         super().__init__(folder)
 
-        self.parts = list(parts)
-        self.name = _join([part.name for part in parts])
-        self.version = _join([part.version for part in parts])
+        self._adopt(parts)
         self.side = max(part.side for part in parts)
-        self.fit_size = _largest_fit(parts)
-        self._scales = _PartScales()
         self._raw_widths: list[int] = []
         """The number of raw features of each part, set when the first pictures are described."""
-
-    @property
-    def checksum(self) -> str:
-        """The checksums of the parts."""
-        return _join([part.checksum for part in self.parts])
-
-    def state(self) -> EncoderState:
-        """Return the states of the parts and their scales."""
-        return _merge_states(self.parts, self._scales)
-
-    def restore(self, state: EncoderState) -> None:
-        """Adopt the states of the parts and their scales."""
-        _restore_states(self.parts, self._scales, state)
 
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the raw features of all parts, side by side."""
@@ -200,15 +173,8 @@ class ImagesSideBySide(ImageEncoder):
 
     def project(self, raw: Vectors) -> Vectors:
         """Return the scaled features of all parts, side by side."""
-        if not self._scales.arrays:
-            raise _not_fitted(self.name)
-
-        scaled = []
-        for position, part_raw in enumerate(self._split(raw)):
-            features = self.parts[position].project(part_raw)
-            scaled.append(self._scales.scale(position, features))
-
-        return np.hstack(scaled)
+        parts = zip(self.parts, self._split(raw), strict=True)
+        return self._join(part.project(part_raw) for part, part_raw in parts)
 
     def _split(self, raw: Vectors) -> list[Vectors]:
         """Return the raw features of each part."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,8 +129,7 @@ def observe_torch(
             last_layer = _find_last_layer(model, probe, run_device)
         if last_layer is not None:
             pieces = [
-                _run_and_record(model, batch, run_device, last_layer).features
-                for batch in all_batches
+                _run_and_record(model, batch, run_device, last_layer)[0] for batch in all_batches
             ]
             return Outputs(features=torch.cat(pieces))
 
@@ -364,53 +363,31 @@ def _at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if _is_half_precision(tensor) else tensor
 
 
-class _Recorded(NamedTuple):
-    """What a linear layer got and returned in a batch, and what the module returned."""
-
-    features: Tensor  # (B, D)
-    output: Tensor  # (B, C)
-    results: list[Tensor]
-
-
 def _run_and_record(
     model: nn.Module,
     batch: Any,
     device: torch.device,
     layer: str,
-) -> _Recorded:
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Run a batch and record one vector per row of what enters and leaves a linear layer.
+
+    Returns:
+        What the layer got (B, D), what it returned (B, C), and what the module returned.
 
     Raises:
         InputError: if the batch does not reach the layer, or reaches it with more than one vector
             per row.
     """
-    # What left and what entered the layer at each call. The hook appends to the list, because it
-    # cannot return anything to here.
-    recorded: list[tuple[Tensor, Tensor]] = []
-
-    def record(
-        module: nn.Module,
-        args: Any,
-        kwargs: dict[str, Any],
-        output: Tensor,
-    ) -> None:
-        head_input = args[0] if args else kwargs["input"]
-        # Copies, because later layers may work in place.
-        recorded.append((output.detach().clone(), head_input.detach().clone()))
-
-    hook = linear_layer(model, layer).register_forward_hook(record, with_kwargs=True)
-    try:
-        results = _run_batch(model, batch, device)
-    finally:
-        hook.remove()
-
-    if not recorded:
+    layers = {layer: linear_layer(model, layer)}
+    calls, results = _record_layers(model, batch, device, layers)
+    if not calls:
         raise InputError(
             f"The layer {layer!r} of {type(model).__name__} was not used for this data."
         )
 
     # A layer may run several times, as in a recurrent module. The last time gives the result.
-    output, features = recorded[-1]
+    features = calls[-1].layer_input
+    output = calls[-1].output
     if output.ndim == 3:
         output, features = _take_result_tokens(output, features, results)
     if features.ndim != 2:
@@ -418,7 +395,7 @@ def _run_and_record(
             f"The layer {layer!r} of {type(model).__name__} gets features of shape "
             f"{tuple(features.shape)}: it must get one vector per row."
         )
-    return _Recorded(features, output, results)
+    return features, output, results
 
 
 def forward_logits(
@@ -613,7 +590,34 @@ def _record_linear_layers(
     batch: Any,
     device: torch.device,
 ) -> tuple[list[_LayerCall], list[Tensor]]:
-    """Run a batch and return the calls of linear layers in order, and the tensors returned."""
+    """Run a batch and return the calls of linear layers in order, and the tensors returned.
+
+    Raises:
+        InputError: if rows are too wide or too narrow for a layer.
+    """
+    layers = {}
+    checks = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            layers[name] = module
+            width_check = _width_check(model, name)
+            checks.append(module.register_forward_pre_hook(width_check, with_kwargs=True))
+
+    try:
+        return _record_layers(model, batch, device, layers)
+    finally:
+        for check in checks:
+            check.remove()
+
+
+def _record_layers(
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    layers: Mapping[str, nn.Module],
+) -> tuple[list[_LayerCall], list[Tensor]]:
+    """Run a batch and return the calls of some layers in order, and the tensors returned."""
+    # The hooks append to the list, because they cannot return anything to here.
     calls: list[_LayerCall] = []
 
     def recorder(layer: str) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], None]:
@@ -631,11 +635,8 @@ def _record_linear_layers(
         return record
 
     hooks = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            width_check = _width_check(model, name)
-            hooks.append(module.register_forward_pre_hook(width_check, with_kwargs=True))
-            hooks.append(module.register_forward_hook(recorder(name), with_kwargs=True))
+    for name, module in layers.items():
+        hooks.append(module.register_forward_hook(recorder(name), with_kwargs=True))
 
     try:
         results = _run_batch(model, batch, device)
