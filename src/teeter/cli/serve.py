@@ -16,7 +16,7 @@ import webbrowser
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -400,7 +400,11 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
 
     path = Path(location)
     if classes is None:
-        if _holds_items(path):
+        from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
+        from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES
+
+        suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
+        if path.is_dir() or path.suffix.lower() in suffixes:
             raise InputError(
                 f"{path} is not a campaign: to create a campaign from it, list the classes with "
                 f"--classes."
@@ -493,15 +497,6 @@ def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
             f"with the same id in {file}: correct it on the page, under Items.",
             err=True,
         )
-
-
-def _holds_items(path: Path) -> bool:
-    """Return whether a path is a folder or has the suffix of a file of items."""
-    from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
-    from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES
-
-    suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
-    return path.is_dir() or path.suffix.lower() in suffixes
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

@@ -14,7 +14,7 @@ import glob
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -325,23 +325,10 @@ def _cut_array(
     fingerprint = _fingerprint(path)
     array = _map_array(path, raw=raw)
     shape = tuple(array.shape[1:])
-    width = math.prod(shape)
-    step = _rows_per_shard(rows, width)
+    step = _rows_per_shard(rows, math.prod(shape))
 
-    shards = []
-    for begin in range(0, len(array), step):
-        shard = Shard(
-            path=str(path.resolve()),
-            first=first + begin,
-            rows=min(step, len(array) - begin),
-            begin=begin,
-            groups=(),
-            columns=(),
-            fingerprint=fingerprint,
-            width=width,
-        )
-        shards.append(shard)
-    return shards, shape
+    pieces = [(min(step, len(array) - begin), ()) for begin in range(0, len(array), step)]
+    return _make_shards(path, first, fingerprint, pieces, shape=shape), shape
 
 
 def _cut_parquet(
@@ -357,24 +344,40 @@ def _cut_parquet(
         groups = range(file.metadata.num_row_groups)
         group_sizes = [file.metadata.row_group(group).num_rows for group in groups]
 
-    width = math.prod(shape)
+    pieces = []
+    for shard_groups in _combine_groups(group_sizes, _rows_per_shard(rows, math.prod(shape))):
+        shard_rows = sum(group_sizes[group] for group in shard_groups)
+        pieces.append((shard_rows, tuple(shard_groups)))
+    shards = _make_shards(path, first, fingerprint, pieces, shape=shape, columns=columns)
+    return shards, shape
+
+
+def _make_shards(
+    path: Path,
+    first: int,
+    fingerprint: str,
+    pieces: Iterable[tuple[int, tuple[int, ...]]],
+    *,
+    shape: RowShape,
+    columns: tuple[str, ...] = (),
+) -> list[Shard]:
+    """Return the shards of a file, whose pieces are given as their rows and their row groups."""
     shards = []
     begin = 0
-    most_rows = _rows_per_shard(rows, width)
-    for shard_groups in _combine_groups(group_sizes, most_rows):
+    for rows, groups in pieces:
         shard = Shard(
             path=str(path.resolve()),
             first=first + begin,
-            rows=sum(group_sizes[group] for group in shard_groups),
+            rows=rows,
             begin=begin,
-            groups=tuple(shard_groups),
+            groups=groups,
             columns=columns,
             fingerprint=fingerprint,
-            width=width,
+            width=math.prod(shape),
         )
         shards.append(shard)
-        begin += shard.rows
-    return shards, shape
+        begin += rows
+    return shards
 
 
 def _rows_per_shard(rows: int, width: int) -> int:

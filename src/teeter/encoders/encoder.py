@@ -194,6 +194,28 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
     return vectors
 
 
+def encode_by_length(
+    texts: Sequence[str], encode_batch: Callable[[list[str]], Any], batch_size: int
+) -> Vectors:
+    """Return the features of texts in batches of similar length, so that little is padding.
+
+    Args:
+        texts: N texts.
+        encode_batch: Takes texts and returns their features.
+        batch_size: The number of texts in a batch.
+    """
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    rows = []
+    for start in range(0, len(order), batch_size):
+        batch = [texts[row] for row in order[start : start + batch_size]]
+        rows.append(np.asarray(encode_batch(batch), dtype=np.float32))
+
+    encoded = np.concatenate(rows)
+    vectors = np.empty_like(encoded)
+    vectors[order] = encoded
+    return vectors
+
+
 def normalize_rows(vectors: Vectors) -> Vectors:
     """Return rows scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -24,6 +24,7 @@ from teeter.encoders.encoder import (
     Encoding,
     Vectors,
     checksum_files,
+    encode_by_length,
 )
 from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.errors import InputError, MissingExtraError
@@ -158,18 +159,8 @@ class TransformersTextEncoder(Encoder):
     @torch.no_grad()
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the embeddings of texts."""
-        # Texts of similar length share a batch, so that little of it is padding.
-        order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
-        rows = []
-        for start in range(0, len(order), _TEXT_BATCH):
-            batch = order[start : start + _TEXT_BATCH]
-            texts = [contents[row][:MAX_TEXT_LENGTH] for row in batch]
-            rows.append(self._embed(texts))
-
-        embedded = np.concatenate(rows)
-        vectors = np.empty_like(embedded)
-        vectors[order] = embedded
-        return Encoding(vectors)
+        texts = [text[:MAX_TEXT_LENGTH] for text in contents]
+        return Encoding(encode_by_length(texts, self._embed, _TEXT_BATCH))
 
     def _embed(self, texts: list[str]) -> Vectors:
         inputs = self._tokenizer(

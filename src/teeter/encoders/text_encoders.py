@@ -24,6 +24,7 @@ from teeter.encoders.encoder import (
     Vectors,
     WeightsPackage,
     checksum_files,
+    encode_by_length,
     normalize_rows,
 )
 from teeter.encoders.registry import encoders
@@ -331,18 +332,6 @@ class MultilingualEncoder(Encoder):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts, of length 1."""
-        # Sorted by length, because the package pads a batch to its longest text.
-        order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
-        rows = []
-        for start in range(0, len(order), _BATCH):
-            texts = []
-            for row in order[start : start + _BATCH]:
-                text = contents[row][:_MAX_SENTENCE_CHARACTERS].strip()
-                # The package fails for a text without word pieces; a full stop has one.
-                texts.append(text or ".")
-            rows.append(np.asarray(self._encode(texts), dtype=np.float32))
-
-        encoded = np.concatenate(rows)
-        vectors = np.empty_like(encoded)
-        vectors[order] = encoded
-        return Encoding(vectors)
+        # The package fails for a text without word pieces; a full stop has one.
+        texts = [text[:_MAX_SENTENCE_CHARACTERS].strip() or "." for text in contents]
+        return Encoding(encode_by_length(texts, self._encode, _BATCH))

@@ -371,12 +371,9 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
         times: time by strategy and phase, such as "training" and "selection".
         unit: unit of the times, for the axis.
     """
-
-    def total_time(name: str) -> float:
-        return sum(times[name].values())
-
     # Bars are drawn from the bottom up.
-    order = sorted(times, key=total_time, reverse=True)
+    totals = {name: sum(phases.values()) for name, phases in times.items()}
+    order = sorted(times, key=totals.__getitem__, reverse=True)
 
     used = set()
     for time_by_phase in times.values():

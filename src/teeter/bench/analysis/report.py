@@ -181,7 +181,11 @@ class ReportWriter:
 
             self.tables[name] = []
             for row in table.data:
-                cells = {column: _finite_or_none(value) for column, value in row.items()}
+                cells = dict(row)
+                for column, value in row.items():
+                    # JSON has no infinite numbers and no NaN.
+                    if isinstance(value, float) and not math.isfinite(value):
+                        cells[column] = None
                 self.tables[name].append(cells)
 
         return render_block("table", table.shown, style)
@@ -196,14 +200,6 @@ class ReportWriter:
         path = self.folder / name
         path.mkdir(parents=True, exist_ok=True)
         return path
-
-
-def _finite_or_none(value: Any) -> Any:
-    """Return None for infinite and NaN, which JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-
-    return value
 
 
 @dataclass(frozen=True)

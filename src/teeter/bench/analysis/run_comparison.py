@@ -207,10 +207,8 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
 
     # All have the same number of repetitions and rounds, so sums order as means do.
-    def total_accuracy(strategy: str) -> float:
-        return float(accuracy[strategy][:, 1:].sum())
-
-    ranked = sorted(strategies, key=total_accuracy, reverse=True)
+    totals = {strategy: float(accuracy[strategy][:, 1:].sum()) for strategy in strategies}
+    ranked = sorted(strategies, key=totals.__getitem__, reverse=True)
 
     minutes: dict[str, dict[str, FloatArray]] = {}
     memory = {}

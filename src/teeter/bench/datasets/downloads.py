@@ -156,7 +156,16 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
             total = received + int(length)
 
         with part.open("ab" if received else "wb") as stream:
-            while chunk := _read_chunk(response, remote):
+            while True:
+                try:
+                    chunk = response.read(_CHUNK_BYTES)
+                except (OSError, HTTPException) as error:
+                    raise FileError(
+                        f"The connection to {remote.url} was lost ({_reason(error)}): "
+                        f"{_advise_rerun(remote)}."
+                    ) from None
+                if not chunk:
+                    break
                 stream.write(chunk)
                 received += len(chunk)
                 progress(remote.file, received, total)
@@ -167,17 +176,6 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
             f"The connection to {remote.url} was lost after {received} of {total} bytes: "
             f"{_advise_rerun(remote)}."
         )
-
-
-def _read_chunk(response: Any, remote: Remote) -> bytes:
-    try:
-        chunk: bytes = response.read(_CHUNK_BYTES)
-    except (OSError, HTTPException) as error:
-        raise FileError(
-            f"The connection to {remote.url} was lost ({_reason(error)}): {_advise_rerun(remote)}."
-        ) from None
-
-    return chunk
 
 
 def _advise_rerun(remote: Remote) -> str:
