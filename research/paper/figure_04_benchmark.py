@@ -221,7 +221,7 @@ def judge_cross_dataset(datasets: Accuracies) -> Measurement:
     outdone = _find_outdone(penalties)
     rival_count = len(profiles) - 1
     # The mean of a column says how often its strategy is beaten by the others.
-    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    beaten = penalties.beaten
     checks = {
         "highest at every delta": bool(is_highest.all()),
         "least beaten": beaten[LDM_S] <= min(beaten.values()),

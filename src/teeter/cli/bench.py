@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.output import Commands, DeviceOption, print_table, progress, spinner, split_names
-from teeter.errors import FileError, InputError
+from teeter.cli.output import (
+    Commands,
+    DeviceOption,
+    print_table,
+    progress,
+    spinner,
+    split_names,
+    split_pair,
+)
+from teeter.errors import FileError
 
 if TYPE_CHECKING:
     from teeter.bench.analysis.report import Report
@@ -120,13 +128,10 @@ def run(
 
         changes = {}
         for text in change or []:
-            key, equals, value = text.partition("=")
-            if not equals or not key:
-                raise InputError(
-                    f"--set {text} is not KEY=VALUE: write --set epochs=20, for example."
-                )
+            form = "KEY=VALUE: write --set epochs=20, for example"
+            key, value = split_pair("--set", text, form)
             # batch-size is how an option would be spelt.
-            changes[key.strip().replace("-", "_")] = value.strip()
+            changes[key.replace("-", "_")] = value
 
         # A run folder is known by its setting: the same command finds it and continues.
         chosen = override(_find_setting(setting), changes)

@@ -27,7 +27,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperGroup
 
-from teeter.errors import FileError, TeeterError, UnknownNameError
+from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 
 # The library has the same default, but importing it takes seconds.
 DEFAULT_ANNOTATOR = "me"
@@ -76,6 +76,27 @@ def split_names(text: str) -> list[str]:
         ['ham', 'spam']
     """
     return [name.strip() for name in text.split(",")]
+
+
+def split_pair(option: str, text: str, form: str) -> tuple[str, str]:
+    """Split a value such as ``epochs=20`` at its first equals sign.
+
+    Args:
+        option: the option that it was given with, for the error.
+        text: the value.
+        form: what it should look like, for the error.
+
+    Raises:
+        InputError: if there is no equals sign, or nothing before it.
+
+    Example:
+        >>> split_pair("--set", "epochs=20", "KEY=VALUE")
+        ('epochs', '20')
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InputError(f"{option} {text} is not {form}.")
+    return key.strip(), value.strip()
 
 
 # The width of output that goes to a file, a pipe or a terminal of unknown width.

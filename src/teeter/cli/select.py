@@ -21,8 +21,8 @@ from teeter.cli.output import (
     progress,
     require_writable,
     spinner,
+    split_pair,
 )
-from teeter.errors import InputError
 from teeter.selection import DEFAULT_STRATEGY
 
 if TYPE_CHECKING:
@@ -190,13 +190,10 @@ def _parse_options(texts: list[str]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InputError(f"--option {text} is not key=value.")
-
+        key, value = split_pair("--option", text, "key=value")
         parts = [part.strip() for part in value.split(",")]
         values = [_parse_value(part) for part in parts]
-        options[key.strip()] = values if len(values) > 1 else values[0]
+        options[key] = values if len(values) > 1 else values[0]
     return options
 
 

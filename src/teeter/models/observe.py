@@ -105,16 +105,24 @@ def observe(
     seed = validate_seed(seed)
 
     if isinstance(model, list | tuple):
-        return _observe_ensemble(
-            model,
-            data,
-            needs,
-            batch_size=batch_size,
-            device=device,
-            seed=seed,
-            head=head,
-            passes=passes,
-        )
+        if not model:
+            raise InputError("An ensemble needs at least one model, but this list is empty.")
+
+        # All that is needed of the first, and logits of the others.
+        members = []
+        for position, member in enumerate(model):
+            outputs = observe(
+                member,
+                data,
+                needs if position == 0 else ("logits",),
+                batch_size=batch_size,
+                device=device,
+                seed=seed,
+                head=head,
+                passes=passes,
+            )
+            members.append(outputs)
+        return members[0].with_posterior(stacked_logits(members))
 
     # The network inside an estimator shows its head; the estimator around it shows probabilities
     # only.
@@ -239,22 +247,6 @@ def _observe_model(
         "ends in a linear layer, a fitted scikit-learn classifier, an object with "
         "predict_proba or decision_function, or a callable that returns logits and features."
     )
-
-
-def _observe_ensemble(
-    models: Sequence[Any],
-    data: Any,
-    needs: Collection[str],
-    **options: Any,
-) -> Outputs:
-    """Observe several models: all that is needed of the first, and logits of the others."""
-    if not models:
-        raise InputError("An ensemble needs at least one model, but this list is empty.")
-
-    first = observe(models[0], data, needs, **options)
-    other_outputs = [observe(model, data, ("logits",), **options) for model in models[1:]]
-    posterior = stacked_logits([first, *other_outputs])
-    return first.with_posterior(posterior)
 
 
 def _observe_callable(

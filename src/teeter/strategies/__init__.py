@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from teeter.strategies import (
     ablations,
-    coverage,
     diverse,
     ldm,
     uncertainty,
@@ -36,7 +35,7 @@ get = registry.get
 """Return the strategy class with a name."""
 
 # Importing a family registers it.
-_BUILT_IN = (ablations, coverage, diverse, ldm, uncertainty)
+_BUILT_IN = (ablations, diverse, ldm, uncertainty)
 
 ABLATIONS = frozenset(
     name

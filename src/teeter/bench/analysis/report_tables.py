@@ -401,9 +401,7 @@ def cross_dataset_table(
     """
     profiles = performance_profile(datasets)
     ranks = mean_ranks(datasets)
-    penalties = penalty_matrix(datasets)
-    column_means = penalties.column_means.tolist()
-    beaten = dict(zip(penalties.strategies, column_means, strict=True))
+    beaten = penalty_matrix(datasets).beaten
     areas = {name: profile.area() for name, profile in profiles.items()}
     data = []
     shown = []
@@ -451,22 +449,19 @@ def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
         wins_over = dict(zip(names, values, strict=True))
         data.append({"strategy": name, **wins_over})
 
-        cells = {"strategy": name, **_format_row(names, values)}
+        cells = {"strategy": name, **_format_row(wins_over)}
         cells[name] = ""  # no strategy plays against itself
         shown.append(cells)
 
-    means = penalties.column_means.tolist()
-    mean_of_column = dict(zip(names, means, strict=True))
-    data.append({"strategy": "mean", **mean_of_column})
-    shown.append({"strategy": "mean", **_format_row(names, means)})
+    data.append({"strategy": "mean", **penalties.beaten})
+    shown.append({"strategy": "mean", **_format_row(penalties.beaten)})
 
     caption = "How often the strategy in each row beats that in each column, summed over datasets."
     return ReportTable("penalties", caption, data, shown)
 
 
-def _format_row(names: Sequence[str], values: Sequence[float]) -> dict[str, str]:
-    cells = [format_number(value) for value in values]
-    return dict(zip(names, cells, strict=True))
+def _format_row(values: Mapping[str, float]) -> dict[str, str]:
+    return {name: format_number(value) for name, value in values.items()}
 
 
 def gains_table(comparisons: Sequence[RunComparison]) -> ReportTable:

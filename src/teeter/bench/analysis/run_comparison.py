@@ -548,9 +548,7 @@ def _closest_to_best(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
 
 def _least_beaten(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
     """Name the strategies with the smallest mean in the penalty matrix."""
-    penalties = penalty_matrix(datasets)
-    column_means = penalties.column_means.tolist()
-    means = dict(zip(penalties.strategies, column_means, strict=True))
+    means = penalty_matrix(datasets).beaten
 
     # Strategies often tie, mostly at 0: name all of them.
     smallest = min(means.values())

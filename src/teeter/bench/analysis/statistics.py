@@ -419,6 +419,11 @@ class PenaltyMatrix:
         opponents = max(1, len(self.strategies) - 1)
         return np.asarray(self.matrix.sum(axis=0) / opponents)
 
+    @property
+    def beaten(self) -> dict[str, float]:
+        """The column means by strategy."""
+        return dict(zip(self.strategies, self.column_means.tolist(), strict=True))
+
 
 def penalty_matrix(datasets: Sequence[Dataset]) -> PenaltyMatrix:
     """Return the pairwise penalty matrix.
