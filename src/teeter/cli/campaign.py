@@ -1038,12 +1038,6 @@ def _hide_password(location: str) -> str:
     return make_url(url).render_as_string(hide_password=True) + separator + name
 
 
-def _shorten(content: str | None) -> str:
-    """Return the content of an item on one line, shortened."""
-    start = (content or "")[:_TEXT_START]
-    return printable_line(" ".join(start.split()))
-
-
 def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
     """Return which item was skipped, and which item has the same content.
 
@@ -1059,7 +1053,8 @@ def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
     content = campaign.items.content(original_id)
     if content is None or content == skipped_id:
         return f"{printable_line(original_id)}, which the campaign already has"
-    return f"another copy of “{_shorten(content)}”"
+    start = " ".join(content[:_TEXT_START].split())
+    return f"another copy of “{printable_line(start)}”"
 
 
 def _report_conflicts(result: ImportResult) -> None:

@@ -641,7 +641,10 @@ def _read_ids(shard: Shard, column: str, rows: Rows) -> list[str]:
             positions = np.flatnonzero((rows >= start) & (rows < stop))
             values = _read_id_values(file, path, group, column, rows[positions] - start)
             for position, value in zip(positions.tolist(), values, strict=True):
-                ids[position] = _format_id(value)
+                if isinstance(value, bytes):
+                    ids[position] = value.decode(errors="replace")
+                elif value is not None:
+                    ids[position] = str(value)
             start = stop
     return ids
 
@@ -670,11 +673,3 @@ def _read_id_values(file: Any, path: Path, group: int, column: str, rows: Rows) 
             values[position] = value
         start = stop
     return values
-
-
-def _format_id(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value)

@@ -34,7 +34,6 @@ from teeter.encoders.encoder import (
     ContentKind,
     Encoder,
     Encoding,
-    Vectors,
     WeightsPackage,
     checksum_files,
 )
@@ -190,6 +189,8 @@ class MiniLMEncoder(Encoder):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts, of length 1."""
+        import torch
+
         from teeter.base.threads import run_in_threads
 
         # Before they are batched: a batch is limited by its number of tokens.
@@ -200,24 +201,14 @@ class MiniLMEncoder(Encoder):
         vectors = np.empty((len(contents), width), dtype=np.float32)
 
         def encode_batch(rows: list[int]) -> None:
-            vectors[rows] = self._encode_tokens([token_ids[row] for row in rows])
+            ids, mask = _pad([token_ids[row] for row in rows])
+            with torch.no_grad():
+                features = self._network(ids.to(self._device), mask.to(self._device))
+            vectors[rows] = features.cpu().numpy()
 
         # One batch per core: the products are too small for several cores to share one.
         run_in_threads(encode_batch, batches)
         return Encoding(vectors)
-
-    def _encode_tokens(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
-        import torch
-
-        ids, mask = _pad(token_ids)
-        with torch.no_grad():
-            features = self._network(
-                ids.to(self._device),
-                mask.to(self._device),
-            )
-
-        vectors: Vectors = features.cpu().numpy()
-        return vectors
 
 
 def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -416,8 +416,7 @@ def forward_logits(
         logits, _ = forward_with_features(model, batch, device, head)
         return logits
 
-    returned = call_model(model, prepare_batch(model, batch, device))
-    results = _collect_tensors(extract_logits(returned))
+    results = _run_batch(model, batch, device)
     if len(results) != 1 or results[0].ndim != 2:
         shapes = [tuple(result.shape) for result in results]
         raise InputError(

@@ -8,7 +8,6 @@
 ``batched``         the loop that trains many small networks of one architecture at once
 ``batched_network`` torch's layers, dropout and optimizers for many networks, and a hook for others
 ``lightning``       Lightning modules trained by Lightning, if it is installed
-``diagnosis``       why a training failed, in one sentence
 ==================  ==============================================================================
 
 Names are imported when they are first used, because most of them load torch.
@@ -22,9 +21,14 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.training.config import FitJob, FitResult, Trainer, TrainingConfig
-    from teeter.training.diagnosis import explain_unusable_rows
     from teeter.training.lightning import LightningTraining
-    from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_jobs
+    from teeter.training.loop import (
+        Evaluation,
+        evaluate_logits,
+        explain_unusable_rows,
+        fit_estimator,
+        fit_jobs,
+    )
 
 __all__ = [
     "Evaluation",
@@ -43,8 +47,13 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "config": ["FitJob", "FitResult", "Trainer", "TrainingConfig"],
-        "diagnosis": ["explain_unusable_rows"],
         "lightning": ["LightningTraining"],
-        "loop": ["Evaluation", "evaluate_logits", "fit_estimator", "fit_jobs"],
+        "loop": [
+            "Evaluation",
+            "evaluate_logits",
+            "explain_unusable_rows",
+            "fit_estimator",
+            "fit_jobs",
+        ],
     },
 )

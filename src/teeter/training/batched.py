@@ -104,10 +104,10 @@ from teeter.training.config import (
     FitResult,
     TrainingConfig,
     balanced_row_weights,
+    divergence_error,
     shuffled_batches,
     training_threads,
 )
-from teeter.training.diagnosis import divergence_error
 
 _MIN_STEPS_TO_CAPTURE = 20
 """Training steps from which recording a CUDA graph pays off."""

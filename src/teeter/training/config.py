@@ -1,7 +1,7 @@
 """What is trained and how: configuration, jobs and results, and the interface for other loops.
 
-Both loops use the functions for optimizer, batches, row weights and threads, so that a network
-learns the same alone and in a batch. They load torch when they are called: the settings of
+Both loops use the functions for optimizer, batches, row weights, divergence and threads, so that a
+network learns the same alone and in a batch. They load torch when they are called: the settings of
 benchmarks are listed without it.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from teeter.errors import InputError, TeeterError
+from teeter.errors import InputError, TeeterError, TrainingError
 
 if TYPE_CHECKING:
     import torch
@@ -183,6 +183,39 @@ def balanced_row_weights(labels: Tensor) -> Tensor:
     classes_present = int((counts > 0).sum())
     rows_of_class = counts[labels]  # (L,)
     return len(labels) / (classes_present * rows_of_class)
+
+
+def divergence_error(
+    losses: Iterable[float], config: TrainingConfig, inputs: Any
+) -> TrainingError | None:
+    """Return the error to report if a loss is not a finite number, and None if all are.
+
+    Args:
+        losses: the mean loss of each epoch so far.
+        config: its learning rate is part of the message.
+        inputs: (L, ...) the rows trained on. They are blamed if they contain NaN or infinity.
+    """
+    import torch
+
+    for epoch, loss in enumerate(losses, start=1):
+        if np.isfinite(loss):
+            continue
+
+        # Rows that encode their own batches (texts, images) have no numbers to look at.
+        if isinstance(inputs, torch.Tensor) and not bool(inputs.isfinite().all()):
+            is_bad = ~inputs.isfinite()
+            bad_rows = int(is_bad.flatten(1).any(dim=1).sum())
+            return TrainingError(
+                f"{bad_rows} of {len(inputs)} labelled rows contain NaN or infinite numbers: "
+                "fix or remove them."
+            )
+
+        return TrainingError(
+            f"The loss became {loss} in epoch {epoch}: lower the learning rate from "
+            f"{config.learning_rate}, or scale the inputs."
+        )
+
+    return None
 
 
 def training_threads(parameter_count: int, batch_size: int) -> int:

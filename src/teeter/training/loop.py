@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from teeter.base.arrays import choose_device
 from teeter.base.seeds import seeded_global_rng, stream
 from teeter.base.threads import limit_threads
 from teeter.errors import InputError, TeeterError, TrainingError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize, take_rows
+from teeter.models.sklearn_model import split_pipeline
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.config import (
@@ -25,15 +28,14 @@ from teeter.training.config import (
     Trainer,
     TrainingConfig,
     balanced_row_weights,
+    divergence_error,
     make_optimizer,
     shuffled_batches,
     training_threads,
 )
-from teeter.training.diagnosis import (
-    divergence_error,
-    explain_unusable_rows,
-    final_divergence_error,
-)
+
+_LARGEST_LOSS = 1e8
+"""A mean cross-entropy that no training ends with unless it diverged: the logits are as large."""
 
 _VALIDATION_BATCH_SIZE = 1024
 
@@ -108,7 +110,17 @@ def _require_convergence(
     if not _is_class_matrix(logits) or int(labels.max()) >= logits.shape[1]:
         return result
     loss = float(nn.functional.cross_entropy(logits.float(), labels))
-    return replace(result, error=final_divergence_error(loss, training))
+    # The losses of the epochs do not show it: they are those before each step.
+    if loss < _LARGEST_LOSS:  # NaN is not
+        return result
+
+    advice = "lower the learning rate"
+    if isinstance(training, TrainingConfig):
+        advice = f"lower the learning rate from {training.learning_rate}"
+    error = TrainingError(
+        f"The loss diverged to {loss:.3g} by the end of training: {advice}, or scale the inputs."
+    )
+    return replace(result, error=error)
 
 
 def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
@@ -491,3 +503,75 @@ def evaluate_logits(
         rows=len(labels),
         vote=vote,
     )
+
+
+def explain_unusable_rows(data: Any, model: Any) -> str | None:
+    """Return what is wrong with rows that a scikit-learn estimator refused.
+
+    Args:
+        data: the rows that it refused, in any form.
+        model: the estimator, or a pipeline that ends in one. Its name is part of the message.
+
+    Returns:
+        One sentence if the rows contain text, missing or infinite values. None if they do not: the
+        estimator's own error then says more.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> explain_unusable_rows([[1.0], [2.0]], LogisticRegression()) is None
+        True
+        >>> explain_unusable_rows([[1.0], [float("nan")]], LogisticRegression())[:46]
+        '1 of 2 rows contain missing or infinite values'
+    """
+    _, estimator = split_pipeline(model)
+    name = type(estimator).__name__
+    array = _as_array(data)
+    if array is None:
+        return None
+
+    # Text arrays, and frames of mixed types, are not numeric.
+    if array.dtype.kind not in "biufc":
+        numbers = np.empty(array.shape)
+        for position, value in np.ndenumerate(array):
+            if value is None:
+                numbers[position] = np.nan
+                continue
+            try:
+                numbers[position] = float(value)
+            except (TypeError, ValueError):
+                return (
+                    f"The data contain {str(value)!r}, but {name} takes only numbers: encode "
+                    f"texts and categories first, for example with a vectorizer or an encoder in "
+                    f"a pipeline."
+                )
+        array = numbers
+
+    is_bad = ~np.isfinite(array)
+    bad_rows = int(is_bad.reshape(len(array), -1).any(axis=1).sum())
+    if bad_rows:
+        return (
+            f"{bad_rows} of {len(array)} rows contain missing or infinite values, which {name} "
+            "does not take: fix or remove them, or put an imputer into a pipeline."
+        )
+
+    return None
+
+
+def _as_array(data: Any) -> npt.NDArray[Any] | None:
+    """Return rows as an array (N, ...), or None if they have no such form."""
+    if isinstance(data, Mapping | Dataset):
+        return None
+    if isinstance(data, Tensor):
+        return data.detach().cpu().numpy()
+    if hasattr(data, "tocsr"):
+        # A sparse matrix may be too large as an array. A row's sum is finite exactly if all its
+        # values are (barring overflow).
+        return np.asarray(data.sum(axis=1, dtype=np.float64))
+
+    try:
+        array = np.asarray(data)
+    except ValueError:  # rows of different lengths
+        return None
+    if array.ndim == 0 or array.size == 0:
+        return None
+    return array
