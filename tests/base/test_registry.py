@@ -13,7 +13,7 @@ from teeter.errors import InputError, PluginError, UnknownNameError
 
 def make_registry() -> Registry[object]:
     registry: Registry[object] = Registry("animal", "teeter.animals")
-    registry.__dict__["_plugins"] = {
+    registry.plugins.__dict__["_entry_points"] = {
         "ant": EntryPoint("ant", "collections:OrderedDict", "teeter.animals"),
         "bee": EntryPoint("bee", "no_such_module_at_all:Bee", "teeter.animals"),
     }

@@ -50,7 +50,7 @@ def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget which plugins there were."""
     monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
     for owner, name in (
-        (registry, "_plugins"),
+        (registry.plugins, "_entry_points"),
         (catalogue.plugins, "_entry_points"),
         (models.plugins, "_entry_points"),
     ):
@@ -71,7 +71,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
         if name.startswith("teeter_"):
             del sys.modules[name]
     for owner, name in (
-        (registry, "_plugins"),
+        (registry.plugins, "_entry_points"),
         (catalogue.plugins, "_entry_points"),
         (models.plugins, "_entry_points"),
     ):

@@ -55,9 +55,9 @@ def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
 def test_a_broken_plugin_does_not_hide_the_others(
     teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = {"mine": EntryPoint("mine", "no_such_module:Mine", registry.group)}
-    monkeypatch.setattr(installation, "entry_points_by_name", {registry.group: broken}.get)
-    monkeypatch.setitem(registry.__dict__, "_plugins", broken)
+    broken = {"mine": EntryPoint("mine", "no_such_module:Mine", registry.plugins.group)}
+    monkeypatch.setattr(installation, "entry_points_by_name", {registry.plugins.group: broken}.get)
+    monkeypatch.setitem(registry.plugins.__dict__, "_entry_points", broken)
 
     entries = json.loads(teeter("strategies", "--json").stdout)
     about = {entry["name"]: entry["about"] for entry in entries}

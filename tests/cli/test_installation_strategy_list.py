@@ -23,9 +23,11 @@ def test_the_list_is_up_to_date() -> None:
 def test_strategies_of_other_packages_are_described_among_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    points = {"mine": EntryPoint("mine", "teeter.strategies.uncertainty:Margin", registry.group)}
-    monkeypatch.setattr(installation, "entry_points_by_name", {registry.group: points}.get)
-    monkeypatch.setitem(registry.__dict__, "_plugins", points)
+    points = {
+        "mine": EntryPoint("mine", "teeter.strategies.uncertainty:Margin", registry.plugins.group)
+    }
+    monkeypatch.setattr(installation, "entry_points_by_name", {registry.plugins.group: points}.get)
+    monkeypatch.setitem(registry.plugins.__dict__, "_entry_points", points)
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
     entries = {entry["name"]: entry for entry in list_strategies()}

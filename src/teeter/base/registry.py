@@ -53,13 +53,20 @@ class Plugins(Generic[T]):
         Raises:
             PluginError: if it cannot be loaded or is not of the right kind.
         """
-        plugin: T = _load(
-            self._entry_points[name],
-            self.kind,
-            is_valid=self.is_valid,
-            expected=self.expected,
-        )
-        return plugin
+        point = self._entry_points[name]
+        description = f"The {self.kind} {name!r} of {_package_name(point)}"
+        try:
+            loaded: T = point.load()
+        except (Exception, SystemExit) as error:  # a broken plugin must not break anything else
+            reason = str(error).rstrip(".") or type(error).__name__
+            raise PluginError(f"{description} cannot be loaded: {reason}.") from error
+
+        if not self.is_valid(loaded):
+            loaded_type = type(loaded).__name__
+            raise PluginError(
+                f"{description} is {loaded_type} {point.value}: it must be {self.expected}."
+            )
+        return loaded
 
     def package(self, name: str) -> str:
         """Return the name of the package that provides the plugin."""
@@ -82,9 +89,13 @@ class Registry(Generic[T]):
         base: type = object,
     ) -> None:
         self.kind = kind
-        self.group = group
-        self.base = base
         self._classes: dict[str, type[T]] = {}
+        self.plugins: Plugins[type[T]] = Plugins(
+            kind,
+            group,
+            is_valid=lambda loaded: isinstance(loaded, type) and issubclass(loaded, base),
+            expected=f"a class of {base.__name__}",
+        )
 
     def register(self, name: str) -> Callable[[Class], Class]:
         """Return a decorator that registers a class under ``name``.
@@ -107,13 +118,9 @@ class Registry(Generic[T]):
 
         return add
 
-    @cached_property
-    def _plugins(self) -> dict[str, EntryPoint]:
-        return entry_points_by_name(self.group)
-
     def names(self) -> list[str]:
         """Return all names in alphabetical order. Plugins are listed without being imported."""
-        names = {*self._classes, *self._plugins}
+        names = {*self._classes, *self.plugins.names()}
         return sorted(names)
 
     def get(self, name: str) -> type[T]:
@@ -124,13 +131,8 @@ class Registry(Generic[T]):
             PluginError: if the plugin cannot be loaded or is not of the right kind.
         """
         # A registered class takes precedence over a plugin of the same name.
-        if name not in self._classes and name in self._plugins:
-            self._classes[name] = _load(
-                self._plugins[name],
-                self.kind,
-                is_valid=self._is_valid,
-                expected=f"a class of {self.base.__name__}",
-            )
+        if name not in self._classes and name in self.plugins.names():
+            self._classes[name] = self.plugins.get(name)
 
         try:
             return self._classes[name]
@@ -149,39 +151,10 @@ class Registry(Generic[T]):
                 return name
         return None
 
-    def _is_valid(self, loaded: Any) -> bool:
-        return isinstance(loaded, type) and issubclass(loaded, self.base)
-
 
 def entry_points_by_name(group: str) -> dict[str, EntryPoint]:
     """Return what installed packages declare for a group, without importing any of them."""
     return {point.name: point for point in entry_points(group=group)}
-
-
-def _load(
-    point: EntryPoint,
-    kind: str,
-    *,
-    is_valid: Callable[[Any], bool],
-    expected: str,
-) -> Any:
-    """Import a plugin and check what it is.
-
-    Raises:
-        PluginError: if importing fails in any way, or ``is_valid`` refuses what was imported.
-    """
-    package = _package_name(point)
-    description = f"The {kind} {point.name!r} of {package}"
-    try:
-        loaded = point.load()
-    except (Exception, SystemExit) as error:  # a broken plugin must not break anything else
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise PluginError(f"{description} cannot be loaded: {reason}.") from error
-
-    if not is_valid(loaded):
-        loaded_type = type(loaded).__name__
-        raise PluginError(f"{description} is {loaded_type} {point.value}: it must be {expected}.")
-    return loaded
 
 
 def _package_name(point: EntryPoint) -> str:
