@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
@@ -134,11 +134,8 @@ class Registry(Generic[T]):
         if name not in self._classes and name in self.plugins.names():
             self._classes[name] = self.plugins.get(name)
 
-        try:
-            return self._classes[name]
-        except KeyError:
-            hint = did_you_mean(name, self.names())
-            raise UnknownNameError(f"No {self.kind} is called {name!r}. {hint}") from None
+        require_known(self.kind, name, self.names())
+        return self._classes[name]
 
     def loaded_classes(self) -> dict[str, type[T]]:
         """Return the classes that are imported already, by name."""
@@ -161,6 +158,33 @@ def _package_name(point: EntryPoint) -> str:
     if point.dist is None:
         return "an unknown package"
     return point.dist.name
+
+
+def require_known(kind: str, name: str, names: Iterable[str]) -> None:
+    """Raise UnknownNameError if ``name`` is not among ``names``.
+
+    Example:
+        >>> require_known("strategy", "entrpy", ["entropy", "margin"])
+        Traceback (most recent call last):
+        teeter.errors.UnknownNameError: No strategy is called 'entrpy'. Did you mean 'entropy'?
+    """
+    names = list(names)
+    if name not in names:
+        raise UnknownNameError(f"No {kind} is called {name!r}. {did_you_mean(name, names)}")
+
+
+def require_options(owner: str, given: Iterable[str], names: Sequence[str]) -> None:
+    """Raise InputError if one of the given options is not among ``names``.
+
+    Args:
+        owner: what takes the options, for the error.
+        given: the names of the options that were passed.
+        names: those that there are.
+    """
+    for option in given:
+        if option not in names:
+            hint = did_you_mean(option, names) if names else "It has none."
+            raise InputError(f"{owner} has no option {option!r}. {hint}")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

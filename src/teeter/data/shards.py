@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors, require_file
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.data.parquet_pages import read_column_pages
 from teeter.data.table_files import is_list_type, open_parquet
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import FileError, InputError
 
 # Limits of a shard. A larger row group of a Parquet file is still one shard.
 SHARD_ROWS = 1 << 18
@@ -295,9 +295,7 @@ def _find_id_column(path: Path, id_column: str | None) -> str | None:
                 return name
         return None
 
-    if id_column not in names:
-        hint = did_you_mean(id_column, names)
-        raise UnknownNameError(f"No column of {path} is called {id_column!r}. {hint}")
+    require_known(f"column of {path}", id_column, names)
     return id_column
 
 

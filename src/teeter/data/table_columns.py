@@ -19,9 +19,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.data.table_files import Column, Table, is_missing
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import InputError
 
 MAX_CATEGORIES = 50
 """The largest number of one-hot features for a column. The rarest categories share one."""
@@ -461,9 +461,7 @@ def parse_text_template(text: str, columns: Sequence[str], source: Path) -> Text
         template = TextTemplate(tuple(("", name) for name in names), is_list=len(names) > 1)
 
     for name in template.columns:
-        if name not in columns:
-            hint = did_you_mean(name, columns)
-            raise UnknownNameError(f"No column of {source} is called {name!r}. {hint}")
+        require_known(f"column of {source}", name, columns)
     return template
 
 

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors, require_file, require_unpacked_size
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 """The suffixes of files that ``read_table`` reads."""
@@ -67,10 +67,7 @@ class Table:
 
     def require(self, name: str) -> None:
         """Raise UnknownNameError if no column is called ``name``."""
-        names = [*self.columns, *self.nested]
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise UnknownNameError(f"No column of {self.path} is called {name!r}. {hint}")
+        require_known(f"column of {self.path}", name, [*self.columns, *self.nested])
 
     def texts(self, name: str) -> list[str]:
         """Return a column as texts.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from teeter.base.arrays import TILE, as_tensor, full_precision_matmul
 from teeter.base.files import load_weights, read_state, write_state
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.base.seeds import stream
 from teeter.data.array_files import Head
 from teeter.errors import FileError, InputError, PluginError, UnknownNameError
@@ -290,9 +290,7 @@ def _build_network(
     options: dict[str, Any],
 ) -> nn.Module:
     """Build a network, after checking what ``build_network`` takes on trust."""
-    if network not in network_names():
-        hint = did_you_mean(network, network_names())
-        raise UnknownNameError(f"No network is called {network!r}. {hint}")
+    require_known("network", network, network_names())
     if not shape or min(shape) < 1:
         raise InputError(
             f"A row of shape {shape} has no values: give the shape of one row, such as (784,)."

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_options
 from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 from teeter.errors import InputError, PluginError, TeeterError
 from teeter.models import NETWORKS, plugins
@@ -479,12 +479,7 @@ def _require_known_options(
         if is_option and parameter.name != "seed":
             option_names.append(parameter.name)
 
-    for option in options:
-        if option not in option_names:
-            hint = "It has none."
-            if option_names:
-                hint = did_you_mean(option, option_names)
-            raise InputError(f"The network {name} has no option {option!r}. {hint}")
+    require_options(f"The network {name}", options, option_names)
 
 
 def _build_plugin_network(

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import DEFAULT_ANNOTATOR, Answer, AnswerKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.backup import atomic_file
 from teeter.campaigns.store.database import Clock, utc_now
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [
     "BATCH",
@@ -113,12 +113,9 @@ def find_sample(name: str) -> Sample:
         >>> find_sample("texts").classes[:2]
         ('cards', 'payments')
     """
-    for sample in SAMPLES:
-        if sample.name == name:
-            return sample
-
-    names = [sample.name for sample in SAMPLES]
-    raise UnknownNameError(f"No sample is called {name!r}. {did_you_mean(name, names)}")
+    samples = {sample.name: sample for sample in SAMPLES}
+    require_known("sample", name, samples)
+    return samples[name]
 
 
 def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleItem]:

@@ -21,7 +21,7 @@ from teeter.base.arrays import (
     choose_device,
     require_finite,
 )
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_options
 from teeter.base.seeds import derive_seed, stream, validate_seed
 from teeter.errors import InputError
 from teeter.kernels.directions import DEFAULT_SUBSPACE
@@ -236,13 +236,7 @@ def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = 
         raise InputError(f"{strategy!r} is neither the name of a strategy nor a strategy.")
 
     cls = registry.get(strategy)
-    available = option_names(cls)
-    for option in options:
-        if option not in available:
-            hint = "It has none."
-            if available:
-                hint = did_you_mean(option, available)
-            raise InputError(f"{strategy} has no option {option!r}. {hint}")
+    require_options(strategy, options, option_names(cls))
     return cls(**options)
 
 

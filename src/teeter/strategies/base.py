@@ -22,6 +22,15 @@ def is_count(value: object) -> bool:
     return bool(value >= 1)
 
 
+def require_counts(strategy: object, *names: str) -> None:
+    """Refuse options that are not whole numbers of at least 1, or None if that is the default."""
+    for name in names:
+        value = getattr(strategy, name)
+        is_left_out = value is None and getattr(type(strategy), name) is None
+        if not is_left_out and not is_count(value):
+            raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
+
+
 def is_number(value: object) -> bool:
     """Return whether ``value`` is a real number."""
     if isinstance(value, bool | np.complexfloating):

@@ -32,6 +32,7 @@ from teeter.strategies.base import (
     is_number,
     is_positive,
     registry,
+    require_counts,
 )
 
 
@@ -111,10 +112,7 @@ class TypiClust(Strategy):
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        for name in ("neighbours", "max_clusters"):
-            value = getattr(self, name)
-            if not is_count(value):
-                raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
+        require_counts(self, "neighbours", "max_clusters")
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return one row per cluster. There is a cluster for each labelled row and each pick."""
@@ -168,10 +166,7 @@ class ClusterOptions:
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        for name in ("cluster_size", "candidates_per_pick"):
-            value = getattr(self, name)
-            if not is_count(value):
-                raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
+        require_counts(self, "cluster_size", "candidates_per_pick")
 
         # The distances to link need at least two rows.
         if not is_count(self.sample) or self.sample < 2:
@@ -257,11 +252,7 @@ class CandidateFilter:
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        if not is_count(self.candidates_per_pick):
-            raise InputError(
-                f"candidates_per_pick is {self.candidates_per_pick!r}: "
-                "it must be a whole number of 1 or more."
-            )
+        require_counts(self, "candidates_per_pick")
 
     def representatives(self, order: Tensor, features: Tensor, n: int) -> Tensor:
         """Pick the n rows that best represent the most uncertain ones.
@@ -336,8 +327,7 @@ class Bait(Strategy):
         """Validate the options."""
         if self.form not in ("exact", "top", "binary"):
             raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
-        if not is_count(self.top):
-            raise InputError(f"top is {self.top!r}: it must be a whole number of 1 or more.")
+        require_counts(self, "top")
         if not is_positive(self.regularisation):
             raise InputError(
                 f"regularisation is {self.regularisation!r}: it must be a positive number."

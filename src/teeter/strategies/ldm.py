@@ -25,6 +25,7 @@ from teeter.strategies.base import (
     is_count,
     is_positive,
     registry,
+    require_counts,
 )
 
 DEFAULT_PATIENCE = 10
@@ -55,17 +56,12 @@ class LdmEstimator:
         """Validate the options."""
         if self.method not in ("rays", "gaussian"):
             raise InputError(f"method is {self.method!r}: choose 'rays' or 'gaussian'.")
-        if self.reference_rows is not None and not is_count(self.reference_rows):
-            raise InputError(
-                f"reference_rows is {self.reference_rows!r}: it must be a whole number of 1 or "
-                f"more."
-            )
+        require_counts(self, "reference_rows")
         self._validate_rays()
         self._validate_gaussian()
 
     def _validate_rays(self) -> None:
-        if self.rays is not None and not is_count(self.rays):
-            raise InputError(f"rays is {self.rays!r}: it must be a whole number of 1 or more.")
+        require_counts(self, "rays")
         if self.subspace is not None and not is_count(self.subspace):
             raise InputError(
                 f"subspace is {self.subspace!r}: it must be a whole number of 1 or more, or None "
@@ -97,10 +93,7 @@ class LdmEstimator:
                 raise InputError(
                     f"sigmas is {self.sigmas!r}: it must be a list of positive numbers."
                 )
-        if not is_count(self.patience):
-            raise InputError(
-                f"patience is {self.patience!r}: it must be a whole number of 1 or more."
-            )
+        require_counts(self, "patience")
         if self.method == "rays" and self.patience != DEFAULT_PATIENCE:
             raise InputError(
                 "patience= works only with method='gaussian': for 'rays', rays= says how many "

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from teeter.base.seeds import uniform
-from teeter.errors import InputError
 from teeter.kernels import uncertainty
 from teeter.kernels.bald import batch_bald, mutual_information, variation_ratio
 from teeter.strategies.base import (
@@ -20,8 +19,8 @@ from teeter.strategies.base import (
     ScoringStrategy,
     Strategy,
     TopKStrategy,
-    is_count,
     registry,
+    require_counts,
 )
 
 
@@ -124,11 +123,7 @@ class BatchBald(ScoringStrategy):
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        if not is_count(self.configurations):
-            raise InputError(
-                f"configurations is {self.configurations!r}: it must be a whole number of 1 or "
-                f"more."
-            )
+        require_counts(self, "configurations")
 
     def score(self, context: Context) -> Tensor:
         """Return the mutual information between a row's own label and the dropout mask, in nats."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_options
 from teeter.base.seeds import stream
 from teeter.errors import InputError, MissingExtraError, TrainingError
 from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
@@ -67,10 +67,7 @@ class LightningTraining(Trainer):
 
         option_names = list(inspect.signature(lightning.Trainer.__init__).parameters)
         option_names.remove("self")
-        for name in trainer:
-            if name not in option_names:
-                hint = did_you_mean(name, option_names)
-                raise InputError(f"Lightning's trainer has no option {name!r}. {hint}")
+        require_options("Lightning's trainer", trainer, option_names)
 
         self.batch_size = batch_size
         self.trainer = trainer

@@ -22,7 +22,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from teeter.base.registry import Plugins, did_you_mean
+from teeter.base.registry import Plugins, require_known
 from teeter.bench.datasets.formats import (
     CIFAR10_FILES,
     CIFAR100_FILES,
@@ -59,7 +59,7 @@ from teeter.bench.datasets.splits import (
     shuffled_split,
     without_columns,
 )
-from teeter.errors import InputError, PluginError, TeeterError, UnknownNameError
+from teeter.errors import InputError, PluginError, TeeterError
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,11 @@ def find_spec(name: str) -> DatasetSpec:
     """
     if name in _SPECS:
         return _SPECS[name]
-    if name in plugins.names():
-        # The entry point names the dataset, whatever its own package calls it.
-        spec = plugins.get(name)
-        return replace(spec, name=name, package=plugins.package(name))
 
-    hint = did_you_mean(name, names())
-    raise UnknownNameError(f"No dataset is called {name!r}. {hint}")
+    require_known("dataset", name, names())
+    # The entry point names the dataset, whatever its own package calls it.
+    spec = plugins.get(name)
+    return replace(spec, name=name, package=plugins.package(name))
 
 
 def names() -> list[str]:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import did_you_mean, require_known
 from teeter.base.seeds import validate_seed
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.models import network_names
@@ -156,9 +156,7 @@ class Setting:
 
         self._require_ranges()
 
-        if self.network not in network_names():
-            hint = did_you_mean(self.network, network_names())
-            raise UnknownNameError(f"No network is called {self.network!r}. {hint}")
+        require_known("network", self.network, network_names())
 
         for name in self.options:
             if not _STRATEGY_NAME.fullmatch(name):
@@ -301,9 +299,7 @@ def setting_named(name: str) -> Setting:
         >>> setting_named("digits").network
         'mlp'
     """
-    if name not in _SETTINGS:
-        hint = did_you_mean(name, setting_names())
-        raise UnknownNameError(f"No setting is called {name!r}. {hint}")
+    require_known("setting", name, _SETTINGS)
     return _SETTINGS[name]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from teeter.base.registry import Plugins, did_you_mean
+from teeter.base.registry import Plugins, require_known
 from teeter.bench.experiments.run_folder import PHASES, Round, round_to_row
-from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
+from teeter.errors import InputError, MissingExtraError, PluginError
 
 if TYPE_CHECKING:
     from teeter.bench.experiments.settings import Setting
@@ -330,9 +330,7 @@ def make_tracker(text: str) -> Tracker:
 
     if kind in _BUILT_IN:
         return _BUILT_IN[kind](target)
-    if kind not in kinds:
-        hint = did_you_mean(kind, kinds)
-        raise UnknownNameError(f"No tracker is called {kind!r}. {hint}")
+    require_known("tracker", kind, kinds)
 
     try:
         return plugins.get(kind)(target)

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from teeter.base.files import LfCsvStream, atomic_open, atomic_write
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
 from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
 from teeter.campaigns.records import ItemKind
 from teeter.data.table_files import escape_formula
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."
 
@@ -92,10 +92,9 @@ def write_export(
         FileError: If the file cannot be written.
         MissingExtraError: If Parquet is written and pyarrow is not installed.
     """
-    if form is not None and form not in FORMATS:
-        raise UnknownNameError(f"No format is called {form!r}. {did_you_mean(form, FORMATS)}")
-
-    if form is None:
+    if form is not None:
+        require_known("format", form, FORMATS)
+    else:
         form = _FORM_OF_SUFFIX.get(path.suffix.lower())
     if form is None:
         raise InputError(

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.campaigns.records import ColumnType, TableColumn
 from teeter.data.table_files import is_number
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.items.item import Item
@@ -147,9 +147,7 @@ def require_columns(names: Iterable[str], columns: Iterable[str]) -> None:
     """Raise UnknownNameError if one of ``names`` is none of ``columns``."""
     column_names = list(columns)
     for name in names:
-        if name not in column_names:
-            hint = did_you_mean(name, column_names)
-            raise UnknownNameError(f"No column is called {name!r}. {hint}")
+        require_known("column", name, column_names)
 
 
 def encode_cells(cells: Sequence[Any]) -> str:
