@@ -51,7 +51,8 @@ class Preparation:
 
     def ensure_questions(self, annotator: str, batch: int, report: ReportStatus) -> QuestionsReady:
         """Train if enough labels are new, and pick items if the annotator has few."""
-        waiting = self._waiting_items(annotator)
+        with self.campaign.reading() as view:
+            waiting = [pick.item for pick in view.picks.open_picks(annotator)]
         has_few = len(waiting) <= batch // 2
 
         # While many items wait, a model is trained after a whole batch of new labels. When items
@@ -109,16 +110,11 @@ class Preparation:
         # Only now: a training that fails is tried again with the next answer.
         self._trained_up_to = last_answer
         report(StatusReport(None, version=trained.version, is_trained=True))
-        return trained, self._with_newest_model(state)
-
-    def _with_newest_model(self, state: RoundState) -> RoundState:
-        """Return a state with the newest model in place of its own, without reading the answers."""
         with self.campaign.reading() as view:
             model = view.models.newest()
-
-        if model is None or model.version == state.version:
-            return state
-        return with_model(state, model.version, model.weights)
+        if model is not None and model.version != state.version:
+            state = with_model(state, model.version, model.weights)
+        return trained, state
 
     def _keep_ready(self, batch: int, state: RoundState | None) -> None:
         """Pick ahead for the active annotators, unless nothing was left to pick the last time."""
@@ -129,10 +125,6 @@ class Preparation:
             return
         if not keep_ready(self.campaign, batch, state=state):
             self._exhausted_by = current
-
-    def _waiting_items(self, annotator: str) -> list[str]:
-        with self.campaign.reading() as view:
-            return [pick.item for pick in view.picks.open_picks(annotator)]
 
     def _count_new_labels(self) -> int:
         """Return the number of labels since the newest model began to be trained."""

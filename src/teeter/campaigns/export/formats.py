@@ -19,7 +19,7 @@ from teeter.base.registry import require_known
 from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
-from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
+from teeter.campaigns.items.columns import ImportedTable, map_json, replace_surrogates
 from teeter.campaigns.records import ItemKind
 from teeter.data.table_files import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError
@@ -104,7 +104,7 @@ def write_export(
         )
 
     try:
-        FORMATS[form](rows, ExportColumns(tables, tuple(_CELLS)), path)
+        FORMATS[form](rows, ExportColumns(tables, _COLUMNS), path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
@@ -119,41 +119,25 @@ def format_suffix(form: str) -> str:
     return _SUFFIX_OF_FORM[form]
 
 
-def _to_dict(row: ExportRow) -> dict[str, Any]:
-    """Return an item for JSON."""
-    return {
-        "id": row.id,
-        "content": row.content,
-        "label": row.label,
-        "annotators": row.annotators,
-        "predicted": row.predicted,
-        "confidence": row.confidence,
-        "left_out": row.left_out,
-        "agreement": row.agreement,
-        "decided_by": row.decided_by,
-        "answers": dict(row.answers),
-        "final_label": row.final_label,
-        "labelled_by": str(row.labelled_by),
-        "certificate": row.certificate,
-    }
+_COLUMNS = (
+    "id",
+    "content",
+    "label",
+    "annotators",
+    "predicted",
+    "confidence",
+    "left_out",
+    "agreement",
+    "decided_by",
+    "answers",
+    "final_label",
+    "labelled_by",
+    "certificate",
+)
+"""The columns that an export adds to a table: attributes of a row."""
 
-
-_CELLS = {
-    "id": "id",
-    "content": "content",
-    "label": "label",
-    "annotators": "annotators",
-    "predicted": "predicted",
-    "confidence": "confidence",
-    "left_out": "left_out",
-    "agreement": "agreement",
-    "decided_by": "decided_by",
-    "answers": "answers_text",
-    "final_label": "final_label",
-    "labelled_by": "labelled_by",
-    "certificate": "certificate",
-}
-"""The columns that an export adds to a table, and the attributes of a row that they hold."""
+_CELLS = {name: name for name in _COLUMNS} | {"answers": "answers_text"}
+"""The attributes of a row that the columns hold where a cell is a single value."""
 
 
 def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -189,11 +173,12 @@ def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Iterable[An
 
 
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    objects = (
-        {**columns.json_cells(row.row, row.id), **columns.rename_added(_to_dict(row))}
-        for row in rows
-    )
-    _write_json_lines(path, objects)
+    def objects() -> Iterator[dict[str, Any]]:
+        for row in rows:
+            added = {name: getattr(row, column) for column, name in columns.name_of.items()}
+            yield {**columns.json_cells(row.row, row.id), **added}
+
+    _write_json_lines(path, objects())
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -363,21 +348,16 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
         document.cats = {name: float(name == row.label) for name in classes}
         document.user_data["id"] = row.id
         cells = columns.json_cells(row.row, row.id)
-        document.user_data["columns"] = _to_message_pack(replace_surrogates(cells))
+        document.user_data["columns"] = map_json(replace_surrogates(cells), _to_message_pack)
         documents.add(document)
 
     atomic_write(path, documents.to_bytes())
 
 
 def _to_message_pack(value: Any) -> Any:
-    """Return a JSON value that spaCy can store: with texts instead of integers over 64 bits."""
-    if isinstance(value, list):
-        return [_to_message_pack(part) for part in value]
-    if isinstance(value, dict):
-        return {name: _to_message_pack(part) for name, part in value.items()}
-    if isinstance(value, int) and not isinstance(value, bool) and value not in _MESSAGE_PACK:
-        return str(value)
-    return value
+    """Return a part of a JSON value that spaCy can store: a text if an integer is over 64 bits."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_integer and value not in _MESSAGE_PACK else value
 
 
 def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:

@@ -128,10 +128,6 @@ class ExportColumns:
         """The names of all columns, in their order."""
         return [*self._imported_names, *self.name_of.values()]
 
-    def rename_added(self, cells: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the added cells of a row under the names that they are written with."""
-        return {name: cells[column] for column, name in self.name_of.items()}
-
     def cells(self, row: StoredRow | None) -> list[Any]:
         """Return the cells of a row as they are stored, in the order of ``imported``.
 

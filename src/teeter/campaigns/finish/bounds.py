@@ -79,7 +79,12 @@ def anytime_p_value(size: int, drawn: int, wrong: int, limit: int, prior: ErrorP
     if log_likelihood == -inf:
         return 0.0
 
-    log_ratio = log_likelihood - _log_marginal_likelihood(drawn, wrong, prior)
+    # A beta-binomial number of wrong items makes draws without replacement look like coin flips
+    # whose bias has the beta distribution, so that the size of the set drops out.
+    log_marginal_likelihood = _log_beta(
+        prior.wrong + wrong, prior.right + drawn - wrong
+    ) - _log_beta(prior.wrong, prior.right)
+    log_ratio = log_likelihood - log_marginal_likelihood
     return min(1.0, exp(min(log_ratio, 0.0)))
 
 
@@ -166,15 +171,6 @@ def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:
 def _log_falling(count: int, draws: int) -> float:
     """Return log(count * (count - 1) * ...) with as many factors as draws."""
     return lgamma(count + 1) - lgamma(count - draws + 1)
-
-
-def _log_marginal_likelihood(drawn: int, wrong: int, prior: ErrorPrior) -> float:
-    """Return the log probability of one order of draws if the prior chose the number of wrong."""
-    # A beta-binomial number of wrong items makes draws without replacement look like coin flips
-    # whose bias has the beta distribution, so that the size of the set drops out.
-    return _log_beta(prior.wrong + wrong, prior.right + drawn - wrong) - _log_beta(
-        prior.wrong, prior.right
-    )
 
 
 def _log_beta(a: float, b: float) -> float:

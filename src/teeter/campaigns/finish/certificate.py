@@ -22,14 +22,13 @@ from teeter.campaigns.finish.report import (
     SetState,
     describe_error,
     judge_groups,
-    look,
     newest_certificate,
     percent,
     wrong_share,
 )
 from teeter.campaigns.records import Certificate, ConsensusLabel, FinishReport
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import Reading, Writing
+from teeter.campaigns.store import Reading
 from teeter.errors import InputError
 
 METHOD = (
@@ -227,33 +226,7 @@ thead th { font-size: .85rem; opacity: .75; overflow-wrap: normal; }
 """
 
 
-def certify_finish(
-    change: Writing,
-    *,
-    campaign: str,
-    who: str,
-) -> Certificate:
-    """Write down what is promised now.
-
-    Raises:
-        InputError: no promise was started, or it does not hold for any item yet.
-    """
-    if change.finishes.count() == 0:
-        raise InputError("No promise has been started yet: start one first.")
-
-    report = look(change)
-    # A second certificate of the same facts would only differ in its date.
-    newest = newest_certificate(change)
-    if newest is not None and _says_the_same(newest.content, report):
-        return newest
-
-    classes = change.classes.names()
-    issued = change.now()
-    content = make_certificate(report, campaign=campaign, issued=issued, classes=classes)
-    return change.finishes.add_certificate(content, who)
-
-
-def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
+def says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
     """Return whether a certificate is still about the same draws and items."""
     now = (report.attempt, report.draws, report.wrong, report.left, report.covered)
     then = (

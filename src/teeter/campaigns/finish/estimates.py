@@ -183,7 +183,9 @@ def plan_labels(
         if result.remaining <= covered or step_level == 0:
             continue
 
-        share_wrong = _expect_error(result)
+        # From the draws and the model's confidences.
+        expected_wrong = result.step.expected_error * _CONFIDENCE_WORTH
+        share_wrong = (result.wrong + expected_wrong) / (result.drawn + _CONFIDENCE_WORTH)
         draws = _further_draws(result, share_wrong, terms, step_level)
         # Items of the step are only a part of what is drawn.
         labels = None if draws is None else -(-draws * total // result.step.size)
@@ -199,12 +201,6 @@ def plan_labels(
         planned.append(PlannedStep(labels, items, items / max(1, remaining - labels), share_wrong))
 
     return planned
-
-
-def _expect_error(result: StepResult) -> float:
-    """Return the expected share of wrong labels, from the draws and the model's confidences."""
-    expected_wrong = result.step.expected_error * _CONFIDENCE_WORTH
-    return (result.wrong + expected_wrong) / (result.drawn + _CONFIDENCE_WORTH)
 
 
 def _further_draws(

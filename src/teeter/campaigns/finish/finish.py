@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from teeter.base.wording import pluralize
-from teeter.campaigns.finish.certificate import certified_labels, certify_finish
+from teeter.campaigns.finish.certificate import (
+    certified_labels,
+    make_certificate,
+    says_the_same,
+)
+from teeter.campaigns.finish.frozen_model import choose_model, freeze, load_finish, store_finish
 from teeter.campaigns.finish.promise import PromiseTerms
-from teeter.campaigns.finish.report import choose_terms, look, request_draws, start_finish
+from teeter.campaigns.finish.report import look, newest_certificate, set_draws
 from teeter.campaigns.records import Certificate, FinishReport
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.caching import cached_by
@@ -15,6 +21,26 @@ from teeter.errors import InputError, UnknownResourceError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
+
+
+FEWEST_DRAWS = 20
+"""Draws that are asked for at least when a promise is started."""
+
+_USUAL_DRAWS = 100
+"""Draws that are asked for if no number is likely to be enough."""
+
+_CHANGES = (
+    "answer",
+    "undo",
+    "decided",
+    "decision undone",
+    "trained",
+    "added",
+    "item changed",
+    "withdrawn",
+    "put back",
+)
+"""Lines of the history after which a promise with the same terms is a new attempt."""
 
 
 class Finish:
@@ -53,7 +79,11 @@ class Finish:
                     raise InputError(*report.args)
                 return report
 
-            terms = choose_terms(view, error=error, confidence=confidence, per_class=per_class)
+            finish = load_finish(view)
+            terms = PromiseTerms() if finish is None else finish.terms
+            given = {"error": error, "confidence": confidence, "per_class": per_class}
+            changes: Any = {name: value for name, value in given.items() if value is not None}
+            terms = replace(terms, **changes)
             return look(view, terms, snapshot=self._campaign.review.snapshot(view))
 
     @cached_by(lambda _, view: view.history.newest_row_id())
@@ -108,7 +138,25 @@ class Finish:
             if not train and version and newer_answers:
                 are = pluralize(newer_answers, "answer is", "answers are")
                 raise InputError(f"{are} newer than model {version}: train first.")
-            return start_finish(change, terms, who=who, draws=draws)
+
+            # Every attempt spends a part of the probability of error. So the promise that was
+            # started is returned if these are its terms, and nothing has changed since.
+            started = load_finish(change)
+            if started is not None and started.terms == terms:
+                newest_change = change.history.newest_row_id(_CHANGES)
+                newest_start = change.history.newest_row_id(["finish started"])
+                if newest_change < newest_start:
+                    return look(change)
+
+            store_finish(change, freeze(change, *choose_model(change, terms), terms), who)
+
+            # The past control items may be enough, so nothing is asked before looking.
+            report = look(change)
+            if draws is None and report.covered:
+                draws = 0
+            elif draws is None:
+                draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
+            return set_draws(change, report, draws, who)
 
     def draw(self, count: int, *, who: str = "me") -> FinishReport:
         """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
@@ -117,7 +165,13 @@ class Finish:
             InputError: ``start`` was not called yet.
         """
         with self._store.writing() as change:
-            return request_draws(change, count, who=who)
+            if change.finishes.count() == 0:
+                raise InputError("No promise has been started yet: start one first.")
+
+            report = look(change)
+            if count == report.waiting_draws:
+                return report
+            return set_draws(change, report, count, who)
 
     def certify(self, *, who: str = "me") -> Certificate:
         """Write down what is promised now. Exports then include the model's labels.
@@ -129,7 +183,22 @@ class Finish:
             InputError: nothing is promised yet.
         """
         with self._store.writing() as change:
-            return certify_finish(change, campaign=self._campaign.name, who=who)
+            if change.finishes.count() == 0:
+                raise InputError("No promise has been started yet: start one first.")
+
+            report = look(change)
+            # A second certificate of the same facts would only differ in its date.
+            newest = newest_certificate(change)
+            if newest is not None and says_the_same(newest.content, report):
+                return newest
+
+            content = make_certificate(
+                report,
+                campaign=self._campaign.name,
+                issued=change.now(),
+                classes=change.classes.names(),
+            )
+            return change.finishes.add_certificate(content, who)
 
     def certificate(self, id: str) -> Certificate:
         """Return a certificate by its id.

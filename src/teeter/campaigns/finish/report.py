@@ -24,7 +24,6 @@ from teeter.campaigns.finish.frozen_model import (
     choose_model,
     freeze,
     load_finish,
-    store_finish,
 )
 from teeter.campaigns.finish.promise import (
     Outcomes,
@@ -47,25 +46,6 @@ from teeter.errors import InputError
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
-
-FEWEST_DRAWS = 20
-"""Draws that are asked for at least when a promise is started."""
-
-_USUAL_DRAWS = 100
-"""Draws that are asked for if no number is likely to be enough."""
-
-_CHANGES = (
-    "answer",
-    "undo",
-    "decided",
-    "decision undone",
-    "trained",
-    "added",
-    "item changed",
-    "withdrawn",
-    "put back",
-)
-"""Lines of the history after which a promise with the same terms is a new attempt."""
 
 
 def percent(share: float) -> str:
@@ -432,86 +412,7 @@ def _describe_terms(terms: PromiseTerms) -> str:
     return f"an error of {terms.error:.6g}{per_class} and a confidence of {terms.confidence:.6g}"
 
 
-def choose_terms(
-    view: Reading,
-    *,
-    error: float | None,
-    confidence: float | None,
-    per_class: bool | None,
-) -> PromiseTerms:
-    """Return terms whose missing values are those of the promise that was started, or the default.
-
-    Raises:
-        InputError: a value cannot be promised.
-    """
-    finish = load_finish(view)
-    terms = PromiseTerms() if finish is None else finish.terms
-    return PromiseTerms(
-        error=terms.error if error is None else error,
-        confidence=terms.confidence if confidence is None else confidence,
-        per_class=terms.per_class if per_class is None else per_class,
-    )
-
-
-def start_finish(
-    change: Writing,
-    terms: PromiseTerms,
-    *,
-    who: str,
-    draws: int | None = None,
-) -> FinishReport:
-    """Freeze a model, and let the next questions be items drawn at random.
-
-    Every attempt spends a part of the probability of error. So the promise that was started is
-    returned if these are its terms, and nothing has changed since.
-
-    Args:
-        terms: what is to be promised.
-        draws: how many random items to ask about next. None for as many as the plan needs first.
-
-    Raises:
-        InputError: there is no model to freeze, or too few items are left.
-    """
-    started = load_finish(change)
-    if started is not None and started.terms == terms:
-        newest_change = change.history.newest_row_id(_CHANGES)
-        newest_start = change.history.newest_row_id(["finish started"])
-        if newest_change < newest_start:
-            return look(change)
-
-    finish = freeze(change, *choose_model(change, terms), terms)
-    store_finish(change, finish, who)
-
-    # The past control items may be enough, so nothing is asked before looking.
-    report = look(change)
-    if draws is None and report.covered:
-        draws = 0
-    elif draws is None:
-        draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
-    return _set_draws(change, report, draws, who)
-
-
-def request_draws(
-    change: Writing,
-    count: int,
-    *,
-    who: str,
-) -> FinishReport:
-    """Let the next questions be so many items drawn at random; 0 for none.
-
-    Raises:
-        InputError: no promise was started, or the number is negative.
-    """
-    if change.finishes.count() == 0:
-        raise InputError("No promise has been started yet: start one first.")
-
-    report = look(change)
-    if count == report.waiting_draws:
-        return report
-    return _set_draws(change, report, count, who)
-
-
-def _set_draws(
+def set_draws(
     change: Writing,
     report: FinishReport,
     count: int,

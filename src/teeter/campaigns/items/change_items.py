@@ -59,7 +59,7 @@ def change_item(
 ) -> bool:
     """Replace the content or columns of an item, all that is given or nothing.
 
-    See ``Campaign.change_item``, which has the same arguments.
+    See ``Items.change``, which has the same arguments.
     """
     if store.settings.has_rows and text is not None:
         raise InputError(
@@ -315,36 +315,7 @@ def _leave_out_equal(row: StoredRow, changes: Mapping[str, Any]) -> dict[str, An
     return different
 
 
-# Withdrawing
-
-
-def withdraw_items(
-    store: CampaignStore,
-    item_ids: Sequence[str],
-    *,
-    reason: str | None,
-    who: str,
-) -> int:
-    """Take items out of a campaign, all of them or none. See ``Campaign.withdraw``."""
-    require_valid_unicode(reason or "", "reason")
-
-    with store.writing() as change:
-        items = _require_items(change, item_ids)
-        inside = [item.item_id for item in items if item.withdrawn is None]
-        change.items.withdraw(inside, who, reason)
-    return len(inside)
-
-
-def put_back_items(store: CampaignStore, item_ids: Sequence[str], *, who: str) -> int:
-    """Put withdrawn items back into a campaign. See ``Campaign.put_back``."""
-    with store.writing() as change:
-        items = _require_items(change, item_ids)
-        outside = [item.item_id for item in items if item.withdrawn is not None]
-        change.items.put_back(outside, who)
-    return len(outside)
-
-
-def _require_items(view: Reading, item_ids: Sequence[str]) -> list[StoredItem]:
+def require_items(view: Reading, item_ids: Sequence[str]) -> list[StoredItem]:
     """Return items by their ids, each once.
 
     Raises:

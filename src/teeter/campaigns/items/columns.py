@@ -20,7 +20,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -517,26 +517,31 @@ def fits_type(value: Any, column_type: ColumnType) -> bool:
     return _is_time(value) and not _FRACTION_DIGITS.search(value)
 
 
+def map_json(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a JSON value in which each text, number and name is what a function makes of it."""
+    if isinstance(value, list):
+        return [map_json(part, change) for part in value]
+    if isinstance(value, dict):
+        return {change(name): map_json(part, change) for name, part in value.items()}
+    return change(value)
+
+
 def drop_infinite(value: Any) -> Any:
     """Return a JSON value with None instead of numbers that are not finite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, list):
-        return [drop_infinite(part) for part in value]
-    if isinstance(value, dict):
-        return {name: drop_infinite(part) for name, part in value.items()}
-    return value
+
+    def drop(part: Any) -> Any:
+        return None if isinstance(part, float) and not math.isfinite(part) else part
+
+    return map_json(value, drop)
 
 
 def replace_surrogates(value: Any) -> Any:
     """Return a JSON value that UTF-8 can encode: with ``?`` instead of lone surrogates."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [replace_surrogates(part) for part in value]
-    if isinstance(value, dict):
-        return {replace_surrogates(name): replace_surrogates(part) for name, part in value.items()}
-    return value
+
+    def encode(part: Any) -> Any:
+        return part.encode("utf-8", "replace").decode() if isinstance(part, str) else part
+
+    return map_json(value, encode)
 
 
 def format_cell(cell: Any) -> str:

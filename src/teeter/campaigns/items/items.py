@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from teeter.base.files import resolve_inside
-from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
+from teeter.campaigns.items.change_items import change_item, require_items
 from teeter.campaigns.items.columns import (
     drop_infinite,
     parse_column_filter,
@@ -20,6 +20,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     typed_value,
 )
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
@@ -169,7 +170,14 @@ class Items:
         Raises:
             UnknownItemError: one of the items does not exist. Then none is withdrawn.
         """
-        return withdraw_items(self._store, _item_ids(items), reason=reason, who=who)
+        item_ids = _item_ids(items)
+        require_valid_unicode(reason or "", "reason")
+
+        with self._store.writing() as change:
+            stored = require_items(change, item_ids)
+            inside = [item.item_id for item in stored if item.withdrawn is None]
+            change.items.withdraw(inside, who, reason)
+        return len(inside)
 
     def put_back(self, items: Iterable[str], *, who: str = DEFAULT_ANNOTATOR) -> int:
         """Put withdrawn items back, with everything they had, and return how many were withdrawn.
@@ -177,7 +185,12 @@ class Items:
         Raises:
             UnknownItemError: one of the items does not exist. Then none is put back.
         """
-        return put_back_items(self._store, _item_ids(items), who=who)
+        item_ids = _item_ids(items)
+        with self._store.writing() as change:
+            stored = require_items(change, item_ids)
+            outside = [item.item_id for item in stored if item.withdrawn is not None]
+            change.items.put_back(outside, who)
+        return len(outside)
 
     def next_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
@@ -276,7 +289,13 @@ class Items:
         columns = {} if only_by is not None else replace_surrogates(self.row(item))
         if only_by is not None:
             answers = [answer for answer in answers if answer.annotator == only_by]
-            snapshot = _snapshot_of_answers(row.item_id, answers)
+            # As if only the answers of this annotator existed.
+            consensus = {}
+            for answer in answers:
+                if answer.label is not None:
+                    label = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
+                    consensus[row.item_id] = label
+            snapshot = CampaignSnapshot(answers, {}, consensus, frozenset())
 
         summary = _describe(row, answers, snapshot, unreadable)
         return ItemDetails(
@@ -557,16 +576,6 @@ def _describe(
         annotators=len({answer.annotator for answer in answers}),
         confidence=None if consensus is None else consensus.confidence,
     )
-
-
-def _snapshot_of_answers(item: str, answers: Sequence[Answer]) -> CampaignSnapshot:
-    """Return a campaign in which only the answers of one annotator about one item exist."""
-    consensus = {}
-    for answer in answers:
-        if answer.label is not None:
-            consensus[item] = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
-
-    return CampaignSnapshot(list(answers), {}, consensus, frozenset())
 
 
 def _item_ids(items: Iterable[str]) -> list[str]:

@@ -68,7 +68,10 @@ def observed_agreement(ratings: Integers) -> AgreementScore | None:
     if len(counts) < MIN_ITEMS:
         return None
 
-    return _with_interval(counts, _agreeing_share, low_if_perfect=lambda share: share)
+    def agreeing_share(counts: Floats, pair_sums: Floats) -> Floats:
+        return np.asarray(pair_sums[..., 0] / pair_sums[..., 1])
+
+    return _with_interval(counts, agreeing_share, low_if_perfect=lambda share: share)
 
 
 def cohen_kappa(first: Integers, second: Integers) -> AgreementScore | None:
@@ -226,10 +229,6 @@ def _pair_sums(counts: Integers) -> Floats:
     pairs = n_answers * (n_answers - 1)
     disagreement = (pairs - agreeing) / (n_answers - 1)
     return np.stack([agreeing, pairs, disagreement], axis=1)
-
-
-def _agreeing_share(counts: Floats, pair_sums: Floats) -> Floats:
-    return np.asarray(pair_sums[..., 0] / pair_sums[..., 1])
 
 
 def _alpha(counts: Floats, pair_sums: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import quote_id
 from teeter.campaigns.settings import resolve_folder, settings_from_json, settings_to_dict
-from teeter.campaigns.store import Database, StoredCampaign, schema
+from teeter.campaigns.store import Database, schema
 from teeter.campaigns.store.backup import atomic_file, copy_intact_backup
 from teeter.campaigns.store.database import is_url, split_location
 from teeter.campaigns.store.transaction import add_campaign, find_campaign, list_campaigns
@@ -268,14 +269,18 @@ def copy_to_location(source: Database, name: str, location: str) -> tuple[str, d
 def _copy_to_database(
     source: Database, name: str, location: str | Path
 ) -> tuple[str, dict[str, int]]:
-    target = Database(location, create=True)
-    try:
+    with closing(Database(location, create=True)) as target:
         return target.display_url, copy_campaign(source, target, name)
-    finally:
-        target.close()
 
 
-def copy_campaign(source: Database, target: Database, name: str) -> dict[str, int]:
+def copy_campaign(
+    source: Database,
+    target: Database,
+    name: str,
+    *,
+    overwrite: bool = False,
+    folder: Path | None = None,
+) -> dict[str, int]:
     """Copy a campaign from one database to another, in one transaction.
 
     The source stays as it is. Row ids change if the target has campaigns already; item ids and
@@ -285,6 +290,8 @@ def copy_campaign(source: Database, target: Database, name: str) -> dict[str, in
         source: The database of the campaign.
         target: The database to copy it to.
         name: The campaign's name.
+        overwrite: Whether a campaign of this name may be replaced.
+        folder: Where the file of the source belongs, if it is a temporary copy of a backup.
 
     Returns:
         The number of rows of each table.
@@ -295,14 +302,35 @@ def copy_campaign(source: Database, target: Database, name: str) -> dict[str, in
     """
     # The reader sees one state throughout, so people may go on labelling meanwhile.
     with source.reading() as source_connection, target.writing() as target_connection:
-        campaign = _require_copyable(source_connection, target_connection, name)
-        settings = _copy_settings(campaign.settings, source, target)
+        campaigns = list_campaigns(source_connection)
+        if name not in campaigns:
+            raise UnknownNameError(
+                f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
+            )
+
+        # Checked inside the transaction, so that two copies at once cannot both succeed.
+        existing = list_campaigns(target_connection).get(name)
+        if existing is not None and not overwrite:
+            if folder is None:
+                raise InputError(
+                    f"Nothing was copied, because the target already has a campaign called "
+                    f"{name!r}."
+                )
+            raise InputError(
+                f"{target.display_url} already has a campaign called {name!r}: allow overwriting "
+                "it, or restore it to another database."
+            )
+        if existing is not None:
+            delete_rows(target_connection, existing.row_id)
+
+        campaign = campaigns[name]
+        settings = _copy_settings(campaign.settings, source, target, folder)
         campaign_id = add_campaign(target_connection, name, campaign.created, settings)
         return copy_rows(source_connection, target_connection, campaign.row_id, campaign_id)
 
 
 def _copy_settings(
-    stored_settings: str, source: Database, target: Database, folder: Path | None = None
+    stored_settings: str, source: Database, target: Database, folder: Path | None
 ) -> str:
     """Return the settings of a campaign as they are stored in another database.
 
@@ -352,60 +380,7 @@ def restore_to_database(backup: Path, location: str, *, overwrite: bool = False)
     """
     url, name = split_location(location)
 
-    with copy_intact_backup(backup) as copy:
-        source = Database(copy)
-        try:
-            campaign = find_campaign(source, name)
-            target = Database(url, create=True)
-            try:
-                _replace_campaign(
-                    source, target, campaign.name, overwrite=overwrite, folder=backup.parent
-                )
-            finally:
-                target.close()
-        finally:
-            source.close()
-
-
-def _replace_campaign(
-    source: Database, target: Database, name: str, *, overwrite: bool, folder: Path
-) -> None:
-    """Copy a campaign in one transaction, after removing one of the same name.
-
-    Args:
-        source: A temporary copy of a backup.
-        target: The database to copy it to.
-        name: The campaign's name.
-        overwrite: Whether a campaign of this name may be replaced.
-        folder: Where the backup is. A folder of images is relative to it.
-    """
-    with source.reading() as source_connection, target.writing() as target_connection:
-        existing = list_campaigns(target_connection).get(name)
-        if existing is not None and not overwrite:
-            raise InputError(
-                f"{target.display_url} already has a campaign called {name!r}: allow overwriting "
-                "it, or restore it to another database."
-            )
-        if existing is not None:
-            delete_rows(target_connection, existing.row_id)
-
-        campaign = _require_copyable(source_connection, target_connection, name)
-        settings = _copy_settings(campaign.settings, source, target, folder)
-        campaign_id = add_campaign(target_connection, name, campaign.created, settings)
-        copy_rows(source_connection, target_connection, campaign.row_id, campaign_id)
-
-
-def _require_copyable(source: Connection, target: Connection, name: str) -> StoredCampaign:
-    """Return the campaign to copy, if the target has none of the same name."""
-    campaigns = list_campaigns(source)
-    if name not in campaigns:
-        raise UnknownNameError(
-            f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
-        )
-    # Checked inside the transaction, so that two copies at once cannot both succeed.
-    if name in list_campaigns(target):
-        raise InputError(
-            f"Nothing was copied, because the target already has a campaign called {name!r}."
-        )
-
-    return campaigns[name]
+    with copy_intact_backup(backup) as copy, closing(Database(copy)) as source:
+        campaign = find_campaign(source, name)
+        with closing(Database(url, create=True)) as target:
+            copy_campaign(source, target, campaign.name, overwrite=overwrite, folder=backup.parent)

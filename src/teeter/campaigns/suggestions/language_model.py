@@ -299,7 +299,21 @@ class _Run:
                 raise
 
         self._store_refusals()
-        return self._summarize(reason)
+        usage = self._usage()
+        remaining = None
+        if self.model.budget is not None:
+            remaining = max(0.0, self.model.budget - usage.cost)
+        return SuggestionRun(
+            source=self.source.name,
+            suggested=self.counts["suggested"],
+            paid=self.counts["paid"],
+            cached=self.counts["cached"],
+            invalid=self.counts["invalid"],
+            refused=self.counts["refused"],
+            stop_reason=reason,
+            usage=usage,
+            remaining_budget=remaining,
+        )
 
     def _done(self) -> int:
         return self.counts["paid"] + self.counts["cached"] + self.counts["refused"]
@@ -324,7 +338,9 @@ class _Run:
             input_tokens = estimate_input_tokens(self.prompt, queue[0][0].content or "")
             expected = self.model.cost(input_tokens, MAX_REPLY_TOKENS)
             reserved = sum(cost for _, cost in pending.values())
-            if not self._is_affordable(reserved + expected):
+            budget = self.model.budget
+            # Read each time: another process may pay from the same budget.
+            if budget is not None and self._usage().cost + reserved + expected > budget:
                 # A cheaper reply than expected may leave room for the next request.
                 return None if pending else StopReason.BUDGET
 
@@ -333,24 +349,6 @@ class _Run:
             pending[future] = (same_text, expected)
 
         return None
-
-    def _summarize(self, reason: StopReason) -> SuggestionRun:
-        usage = self._usage()
-        remaining = None
-        if self.model.budget is not None:
-            remaining = max(0.0, self.model.budget - usage.cost)
-
-        return SuggestionRun(
-            source=self.source.name,
-            suggested=self.counts["suggested"],
-            paid=self.counts["paid"],
-            cached=self.counts["cached"],
-            invalid=self.counts["invalid"],
-            refused=self.counts["refused"],
-            stop_reason=reason,
-            usage=usage,
-            remaining_budget=remaining,
-        )
 
     def _use_stored_replies(self, items: Sequence[StoredItem]) -> list[list[StoredItem]]:
         """Store suggestions whose replies are known; return the other items, grouped by text."""
@@ -394,13 +392,6 @@ class _Run:
         """
         stored = view.items.by_id([item.item_id for item in items])
         return [item for item in items if stored[item.item_id].digest == item.digest]
-
-    def _is_affordable(self, cost: float) -> bool:
-        """Return whether the budget has room for more requests of this cost."""
-        if self.model.budget is None:
-            return True
-        # Read each time: another process may pay from the same budget.
-        return self._usage().cost + cost <= self.model.budget
 
     def _take_reply(self, future: Future[ModelReply], same_text: list[StoredItem]) -> bool:
         """Store the reply about a text, or note that the server refuses the text.

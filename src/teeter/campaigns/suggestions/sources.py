@@ -29,7 +29,6 @@ from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.records import (
-    AccuracyEstimate,
     AnswerKind,
     ModelUsage,
     PickArm,
@@ -500,9 +499,9 @@ def _measure_source(
     ]
     right = sum(labels[item] == suggested[item] for item in measured)
 
-    # Pairs of what was suggested and what the annotator answered, on picked items.
-    shown_pairs = []
-    blind_pairs = []
+    # Whether annotators answered what was suggested, on picked items.
+    shown_agreements = []
+    blind_agreements = []
     for answer in snapshot.answers:
         is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
         if not is_label or answer.item in random_items | finish_items:
@@ -510,34 +509,27 @@ def _measure_source(
 
         visible = shown.get((answer.item, answer.annotator))
         if visible is not None and visible.source == source.name:
-            shown_pairs.append((visible.label, answer.label))
+            shown_agreements.append(visible.label == answer.label)
         elif visible is None and answer.item in suggested:
-            blind_pairs.append((suggested[answer.item], answer.label))
+            blind_agreements.append(suggested[answer.item] == answer.label)
+
+    budget = source.detail.get("budget")
+    remaining = None
+    if budget is not None and usage is not None:
+        remaining = max(0.0, float(budget) - usage.cost)
 
     return SourceReport(
         name=source.name,
         kind=source.kind,
         items=len(suggested),
         accuracy=estimate_accuracy(right, len(measured)),
-        shown=_estimate_agreement(shown_pairs),
-        blind=_estimate_agreement(blind_pairs),
+        shown=estimate_accuracy(sum(shown_agreements), len(shown_agreements)),
+        blind=estimate_accuracy(sum(blind_agreements), len(blind_agreements)),
         # Only the host: the path of an address may tell more than annotators should know.
         sent_to=urlsplit(str(source.detail.get("url", ""))).netloc or None,
-        remaining_budget=_remaining_budget(source, usage),
+        remaining_budget=remaining,
         usage=usage,
     )
-
-
-def _remaining_budget(source: Source, usage: ModelUsage | None) -> float | None:
-    budget = source.detail.get("budget")
-    if budget is None or usage is None:
-        return None
-    return max(0.0, float(budget) - usage.cost)
-
-
-def _estimate_agreement(pairs: Sequence[tuple[str, str | None]]) -> AccuracyEstimate | None:
-    agreeing = sum(suggestion == label for suggestion, label in pairs)
-    return estimate_accuracy(agreeing, len(pairs))
 
 
 def rank_sources(reports: Sequence[SourceReport]) -> list[str]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from teeter.campaigns.integrations.label_studio.sync import LabelStudio, SyncResult, sync_campaign
+from teeter.campaigns.integrations.label_studio.sync import LabelStudio, SyncResult
 
-__all__ = ["LabelStudio", "SyncResult", "sync_campaign"]
+__all__ = ["LabelStudio", "SyncResult"]

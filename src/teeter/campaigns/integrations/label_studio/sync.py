@@ -181,47 +181,6 @@ class SyncResult:
         return self.created or self.model is not None or any(counts)
 
 
-def sync_campaign(
-    campaign: Campaign,
-    token: str,
-    url: str | None = None,
-    *,
-    n: int = 20,
-    train: bool = True,
-    new_project: bool = False,
-    images: str | None = None,
-    suggestions: bool = False,
-) -> SyncResult:
-    """Sync a campaign with Label Studio once.
-
-    Args:
-        campaign: The campaign.
-        token: A legacy token or a personal access token. It is not stored.
-        url: URL of the Label Studio. Needed once; the campaign stores it.
-        n: How many items to keep waiting in Label Studio.
-        train: Train a model on new answers before items are picked.
-        new_project: Create another project. The answers stay in the campaign.
-        images: URL prefix below which images are served already. Without it they are uploaded.
-        suggestions: Send suggestions as predictions, which annotators see on picked items.
-
-    Raises:
-        ServerUnavailableError: Label Studio does not answer; a later sync may succeed.
-        ServerError: Label Studio refuses, or the project is gone.
-        InputError: an argument is invalid.
-    """
-    with LabelStudio(
-        campaign,
-        token,
-        url,
-        n=n,
-        train=train,
-        new_project=new_project,
-        images=images,
-        suggestions=suggestions,
-    ) as label_studio:
-        return label_studio.sync()
-
-
 @dataclass(frozen=True)
 class _OpenProject:
     """The project of a campaign, which exists and belongs to it."""
