@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -93,25 +94,6 @@ _ITEM_FILES = {
 
 _WRITE_OPTION = "teeter_write_timeout"
 """The execution option that makes a transaction a writing one, with its timeout as the value."""
-
-_DISK_FULL = "53100"
-
-_LOCK_TIMEOUT = "55P03"
-
-_DAMAGED = ("42P01", "42703", "XX001", "XX002")
-"""A table or a column of ours is missing, or the server found damaged data."""
-
-_NOT_WRITABLE = ("25006", "42501")
-"""A read-only server, or a user who may not write."""
-
-_REFUSED_CLASSES = ("28", "3D")
-"""Classes of SQLSTATE: invalid user or password, unknown database."""
-
-_UNAVAILABLE_CLASSES = ("08",)
-"""Classes of SQLSTATE: connection failures."""
-
-_UNAVAILABLE = ("57P01", "57P02", "57P03", "53300")
-"""The server is shutting down, crashed, is starting up, or has no connection left."""
 
 
 class Database:
@@ -255,7 +237,7 @@ class Database:
             ) from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             # Only what was read from the database is parsed inside a transaction.
-            raise StoreError(damage_message(self.display_url)) from error
+            raise StoreError(_Problem.DAMAGED.format(location=self.display_url)) from error
 
 
 def is_url(location: str | Path) -> bool:
@@ -520,6 +502,60 @@ def _begin_postgres(connection: Connection) -> None:
     )
 
 
+class _Problem(StrEnum):
+    """What a database's error means and what to do, in one or two sentences."""
+
+    DISK = (
+        "The disk of {location} is full or cannot be written to. Nothing was lost. Free some space "
+        "and try again."
+    )
+    BUSY = (
+        "{location} has been locked by another process for {timeout:g} s. Try again when that "
+        "process has finished writing."
+    )
+    NOT_WRITABLE = "{location} cannot be written to. Check its permissions."
+    DAMAGED = "{location} is damaged or is not a campaign. If it was a campaign, restore a backup."
+    UNAVAILABLE = (
+        "The database {location} is not responding. Saved answers are safe. Try again later."
+    )
+    REFUSED = (
+        "The database {location} refused the connection: {reason}. Check the database name, the "
+        "user and the password."
+    )
+    OTHER = "The database {location} reported an error: {error}."
+
+
+_SQLITE_PROBLEMS = {
+    sqlite3.SQLITE_FULL: _Problem.DISK,
+    sqlite3.SQLITE_IOERR: _Problem.DISK,
+    sqlite3.SQLITE_BUSY: _Problem.BUSY,
+    sqlite3.SQLITE_LOCKED: _Problem.BUSY,
+    sqlite3.SQLITE_READONLY: _Problem.NOT_WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _Problem.NOT_WRITABLE,
+    sqlite3.SQLITE_PERM: _Problem.NOT_WRITABLE,
+    # All statements are ours, so a table or a column is not what we created.
+    sqlite3.SQLITE_ERROR: _Problem.DAMAGED,
+    sqlite3.SQLITE_CORRUPT: _Problem.DAMAGED,
+    sqlite3.SQLITE_NOTADB: _Problem.DAMAGED,
+}
+
+_POSTGRES_PROBLEMS = {
+    "53100": _Problem.DISK,
+    "55P03": _Problem.BUSY,  # the lock timeout
+    # A table or a column of ours is missing, or the server found damaged data.
+    **dict.fromkeys(("42P01", "42703", "XX001", "XX002"), _Problem.DAMAGED),
+    # A read-only server, or a user who may not write.
+    **dict.fromkeys(("25006", "42501"), _Problem.NOT_WRITABLE),
+    # The server is shutting down, crashed, is starting up, or has no connection left.
+    **dict.fromkeys(("57P01", "57P02", "57P03", "53300"), _Problem.UNAVAILABLE),
+    # Classes of SQLSTATE: connection failures, invalid user or password, unknown database.
+    "08": _Problem.UNAVAILABLE,
+    "28": _Problem.REFUSED,
+    "3D": _Problem.REFUSED,
+}
+"""By SQLSTATE or its class, which are its first two characters."""
+
+
 def database_error_message(error: DBAPIError, location: str, url: URL, timeout: float) -> str:
     """Say in one or two sentences what a database's error means and what to do.
 
@@ -529,17 +565,20 @@ def database_error_message(error: DBAPIError, location: str, url: URL, timeout: 
         url: its URL with the password, to ask a server whether it runs.
         timeout: seconds that writers wait for each other.
     """
-    cause = error.orig
-
+    cause: Any = error.orig
+    code = getattr(cause, "sqlstate", None)
     if isinstance(cause, sqlite3.Error):
-        return _sqlite_message(cause, location, timeout)
+        problem = _sqlite_problem(cause)
+    elif code is None:
+        problem = _connection_problem(error, url)
+    else:
+        by_class = _POSTGRES_PROBLEMS.get(code[:2], _Problem.OTHER)
+        problem = _POSTGRES_PROBLEMS.get(code, by_class)
 
-    return _postgres_message(error, location, url, timeout)
-
-
-def damage_message(location: str) -> str:
-    """Say that a database cannot be read."""
-    return f"{location} is damaged or is not a campaign. If it was a campaign, restore a backup."
+    text = str(cause).strip()
+    # libpq writes "SEVERITY:  message", with two spaces in every language.
+    reason = text.rpartition(":  ")[2].strip().partition("\n")[0].rstrip(".")
+    return problem.format(location=location, timeout=timeout, reason=reason, error=text.rstrip("."))
 
 
 def is_sqlite_busy(error: sqlite3.Error) -> bool:
@@ -554,66 +593,16 @@ def _primary_code(error: sqlite3.Error) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def _sqlite_message(error: sqlite3.Error, location: str, timeout: float) -> str:
+def _sqlite_problem(error: sqlite3.Error) -> _Problem:
     code = _primary_code(error)
-
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return _disk_message(location)
-
-    if is_sqlite_busy(error):
-        return _busy_message(location, timeout)
-
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return _not_writable_message(location)
-
-    if _means_damage(error):
-        return damage_message(location)
-
-    return _other_message(location, error)
-
-
-def _means_damage(error: sqlite3.Error) -> bool:
-    code = _primary_code(error)
-
     # Python raises an operational error without a code for a stored text that is not valid UTF-8.
-    if code is None:
-        return isinstance(error, sqlite3.OperationalError)
-
-    # All statements are ours, so SQLITE_ERROR means that a table or a column is not what we
-    # created.
-    return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if code is None and isinstance(error, sqlite3.OperationalError):
+        return _Problem.DAMAGED
+    return _SQLITE_PROBLEMS.get(code or 0, _Problem.OTHER)
 
 
-def _postgres_message(error: DBAPIError, location: str, url: URL, timeout: float) -> str:
-    cause: Any = error.orig
-    sqlstate = getattr(cause, "sqlstate", None)
-
-    if sqlstate is None:
-        return _connection_message(error, location, url)
-
-    if sqlstate == _DISK_FULL:
-        return _disk_message(location)
-
-    if sqlstate == _LOCK_TIMEOUT:
-        return _busy_message(location, timeout)
-
-    if sqlstate in _DAMAGED:
-        return damage_message(location)
-
-    if sqlstate in _NOT_WRITABLE:
-        return _not_writable_message(location)
-
-    if sqlstate in _UNAVAILABLE or sqlstate[:2] in _UNAVAILABLE_CLASSES:
-        return _unavailable_message(location)
-
-    if sqlstate[:2] in _REFUSED_CLASSES:
-        return _refused_message(location, cause)
-
-    return _other_message(location, cause)
-
-
-def _connection_message(error: DBAPIError, location: str, url: URL) -> str:
-    """Say why there is no connection: libpq gives no SQLSTATE for that.
+def _connection_problem(error: DBAPIError, url: URL) -> _Problem:
+    """Return why there is no connection: libpq gives no SQLSTATE for that.
 
     A server that answers a ping and still gives no connection refuses the user or the database.
     """
@@ -621,15 +610,14 @@ def _connection_message(error: DBAPIError, location: str, url: URL) -> str:
 
     cause = error.orig
     if not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
-        return _other_message(location, cause)
+        return _Problem.OTHER
 
     # A connection that broke, or a server that did not answer in time, was not refused.
     was_connected = error.connection_invalidated or isinstance(cause, psycopg.InterfaceError)
     timed_out = isinstance(cause, psycopg.errors.ConnectionTimeout)
     if not was_connected and not timed_out and _answers_ping(url):
-        return _refused_message(location, cause)
-
-    return _unavailable_message(location)
+        return _Problem.REFUSED
+    return _Problem.UNAVAILABLE
 
 
 def _answers_ping(url: URL) -> bool:
@@ -638,38 +626,3 @@ def _answers_ping(url: URL) -> bool:
 
     address = conninfo.make_conninfo(host=url.host, port=url.port, connect_timeout=5)
     return bool(pq.PGconn.ping(address.encode()) == pq.Ping.OK)
-
-
-def _disk_message(location: str) -> str:
-    return (
-        f"The disk of {location} is full or cannot be written to. Nothing was lost. Free some "
-        f"space and try again."
-    )
-
-
-def _busy_message(location: str, timeout: float) -> str:
-    return (
-        f"{location} has been locked by another process for {timeout:g} s. "
-        "Try again when that process has finished writing."
-    )
-
-
-def _not_writable_message(location: str) -> str:
-    return f"{location} cannot be written to. Check its permissions."
-
-
-def _unavailable_message(location: str) -> str:
-    return f"The database {location} is not responding. Saved answers are safe. Try again later."
-
-
-def _refused_message(location: str, error: BaseException | None) -> str:
-    # libpq writes "SEVERITY:  message", with two spaces in every language.
-    reason = str(error).rpartition(":  ")[2].strip().splitlines()[0].rstrip(".")
-    return (
-        f"The database {location} refused the connection: {reason}. Check the database name, the "
-        f"user and the password."
-    )
-
-
-def _other_message(location: str, error: BaseException | None) -> str:
-    return f"The database {location} reported an error: {str(error).strip().rstrip('.')}."

@@ -28,8 +28,8 @@ from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 _ANSWERS = (
     select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
-    .join(schema.items, ITEMS.id == ANSWERS.item_id)
-    .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+    .join(schema.items)
+    .join(schema.classes, isouter=True)
 )
 
 _LIVE_ANSWER = _ANSWERS.where(
@@ -252,7 +252,7 @@ class AnswerQueries(Queries):
 
     def _select_columns(self, *columns: Any) -> Select[Any]:
         """Select columns of the campaign's answers, or functions of them."""
-        joined = schema.answers.join(schema.items, ITEMS.id == ANSWERS.item_id)
+        joined = schema.answers.join(schema.items)
         return select(*columns).select_from(joined).where(self._in_campaign())
 
     def live(self) -> list[Answer]:
@@ -507,8 +507,8 @@ class DecisionQueries(Queries):
         """Select decisions with the ids of their items and the names of their classes."""
         return (
             select(schema.decisions, ITEMS.key, CLASSES.name.label("label"))
-            .join(schema.items, ITEMS.id == DECISIONS.item_id)
-            .join(schema.classes, CLASSES.id == DECISIONS.class_id, isouter=True)
+            .join(schema.items)
+            .join(schema.classes, isouter=True)
             .where(ITEMS.campaign_id == self._campaign_id)
         )
 

@@ -194,7 +194,7 @@ class DescriptionQueries(Queries):
         """Return the descriptions by class, in the order of the classes; only of described ones."""
         query = (
             select(CLASSES.name, CLASS_DESCRIPTIONS.description, CLASS_DESCRIPTIONS.examples)
-            .join(schema.class_descriptions, CLASS_DESCRIPTIONS.class_id == CLASSES.id)
+            .join(schema.class_descriptions)
             .where(CLASSES.campaign_id == self._campaign_id)
             .order_by(CLASSES.position)
         )

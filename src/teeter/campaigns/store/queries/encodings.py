@@ -221,7 +221,7 @@ class EncodingQueries(Queries):
         encoding_id = self._current_id() if row_id is None else row_id
         query = (
             select(ITEMS.key, VECTORS.vector, VECTORS.error)
-            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .join(schema.vectors)
             .where(VECTORS.encoding_id == encoding_id)
             .order_by(ITEMS.id)
         )
@@ -258,7 +258,7 @@ class EncodingQueries(Queries):
         """Return the ids of the items with features: item k is row k of a model's input."""
         query = (
             select(ITEMS.key)
-            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .join(schema.vectors)
             .where(VECTORS.encoding_id == self._current_id())
             .order_by(VECTORS.item_id)
         )
@@ -281,7 +281,7 @@ class EncodingQueries(Queries):
         """
         query = (
             select(ITEMS.key, VECTORS.error)
-            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .join(schema.vectors)
             .where(VECTORS.encoding_id == self._current_id(), VECTORS.error.is_not(None))
             .order_by(ITEMS.id)
         )

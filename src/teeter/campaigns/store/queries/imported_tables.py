@@ -187,7 +187,7 @@ class ImportedTableQueries(Queries):
         columns = (IMPORTED_ROWS.key, IMPORTED_ROWS.table_id, IMPORTED_ROWS.item_id)
         return (
             select(ITEMS.key.label("stored_key"), *columns, IMPORTED_ROWS.cells)
-            .join(schema.items, ITEMS.id == IMPORTED_ROWS.item_id)
+            .join(schema.items)
             .where(ITEMS.campaign_id == self._campaign_id)
         )
 

@@ -333,7 +333,7 @@ class ItemQueries(Queries):
         """Select the items that live answers, or live decisions, give a class."""
         return (
             select(table.c.item_id)
-            .join(schema.classes, CLASSES.id == table.c.class_id)
+            .join(schema.classes)
             .where(table.c.live, CLASSES.name == label, CLASSES.campaign_id == self._campaign_id)
         )
 

@@ -70,8 +70,8 @@ class LabelStudioQueries(Queries):
         """Return what was imported from a project, by the annotations' ids in Label Studio."""
         query = (
             select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
-            .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
-            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+            .join(schema.answers)
+            .join(schema.classes, isouter=True)
             .where(
                 LABEL_STUDIO_ANSWERS.link_id == link.id,
                 LABEL_STUDIO_ANSWERS.campaign_id == self._campaign_id,

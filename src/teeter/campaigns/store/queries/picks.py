@@ -40,7 +40,7 @@ RANDOM_STRATEGY = "random"
 
 _PICKS_TO_ANSWER = (
     select(PICKS.id, PICKS.state)
-    .join(schema.batches, BATCHES.id == PICKS.batch_id)
+    .join(schema.batches)
     .where(
         PICKS.item_id == bindparam("item"),
         PICKS.state.in_((PickState.OPEN, PickState.RETURNED)),
@@ -207,8 +207,8 @@ class PickQueries(Queries):
                 BATCHES.seed,
                 BATCHES.model_version,
             )
-            .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .join(schema.items, ITEMS.id == PICKS.item_id)
+            .join(schema.batches)
+            .join(schema.items)
             .where(BATCHES.campaign_id == self._campaign_id, PICKS.state == state)
             .order_by(PICKS.batch_id, PICKS.rank)
         )
@@ -258,8 +258,8 @@ class PickQueries(Queries):
         """Return the last pick of each item that an annotator got, by the item's row id."""
         query = (
             select(schema.picks, ITEMS.key)
-            .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .join(schema.items, ITEMS.id == PICKS.item_id)
+            .join(schema.batches)
+            .join(schema.items)
             .where(
                 PICKS.item_id.in_(row_ids),
                 PICKS.state != PickState.KNOWN,
@@ -283,7 +283,7 @@ class PickQueries(Queries):
     def _select_items(self, arm: PickArm) -> Select[Any]:
         return (
             select(ITEMS.key)
-            .join(schema.picks, PICKS.item_id == ITEMS.id)
+            .join(schema.picks)
             .where(ITEMS.campaign_id == self._campaign_id, PICKS.arm == arm)
         )
 
@@ -419,7 +419,7 @@ class PickQueries(Queries):
         )
         query = (
             select(schema.picks, BATCHES.strategy, BATCHES.seed, BATCHES.model_version)
-            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .join(schema.batches)
             .where(PICKS.id.in_(last_ids))
         )
         rows = self._execute(query)
@@ -607,7 +607,7 @@ class PickQueries(Queries):
         """Return the annotators with whom an item is open, by name."""
         query = (
             select(BATCHES.annotator)
-            .join(schema.picks, PICKS.batch_id == BATCHES.id)
+            .join(schema.picks)
             .where(PICKS.item_id == row_id, PICKS.state == PickState.OPEN)
             .order_by(BATCHES.annotator)
         )
@@ -640,7 +640,7 @@ class PickQueries(Queries):
             row_id: its item.
         """
         # Read from the batch: the answer may have been given in the name of another annotator.
-        batches = select(BATCHES.annotator).join(schema.picks, PICKS.batch_id == BATCHES.id)
+        batches = select(BATCHES.annotator).join(schema.picks)
         annotator = self._execute(batches.where(PICKS.id == pick_id)).scalar_one()
 
         # The annotator may have got the item a second time since. One open pick is enough.

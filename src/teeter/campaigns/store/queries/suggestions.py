@@ -216,9 +216,9 @@ class SuggestionQueries(Queries):
                 CLASSES.name.label("label"),
                 SOURCES.name.label("source"),
             )
-            .join(schema.items, ITEMS.id == SUGGESTIONS.item_id)
-            .join(schema.classes, CLASSES.id == SUGGESTIONS.class_id)
-            .join(schema.sources, SOURCES.id == SUGGESTIONS.source_id)
+            .join(schema.items)
+            .join(schema.classes)
+            .join(schema.sources)
             .where(SUGGESTIONS.campaign_id == self._campaign_id)
         )
 
@@ -272,8 +272,8 @@ class SuggestionQueries(Queries):
                 SOURCES.name.label("source"),
                 CLASSES.name.label("label"),
             )
-            .join(schema.answers, ANSWERS.id == SHOWN_SUGGESTIONS.answer_id)
-            .join(schema.items, ITEMS.id == ANSWERS.item_id)
+            .join(schema.answers)
+            .join(schema.items)
             .join(schema.sources, SOURCES.id == SHOWN_SUGGESTIONS.source_id)
             .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
             .where(SHOWN_SUGGESTIONS.campaign_id == self._campaign_id, ANSWERS.live)
@@ -336,7 +336,7 @@ class SuggestionQueries(Queries):
         )
         waiting = (
             select(PICKS.item_id)
-            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .join(schema.batches)
             .where(
                 BATCHES.campaign_id == self._campaign_id,
                 PICKS.state.in_((PickState.OPEN, PickState.READY)),
@@ -348,7 +348,7 @@ class SuggestionQueries(Queries):
         """Return the classes of replies that are stored already, by digest."""
         query = (
             select(MODEL_REPLIES.digest, CLASSES.name)
-            .outerjoin(schema.classes, CLASSES.id == MODEL_REPLIES.class_id)
+            .outerjoin(schema.classes)
             .where(MODEL_REPLIES.campaign_id == self._campaign_id)
         )
         rows = self._in_parts(query, MODEL_REPLIES.digest, list(digests))

@@ -165,7 +165,7 @@ class FinishQueries(Queries):
         """Return all certificates, oldest first."""
         query = (
             select(schema.certificates, FINISHES.number)
-            .join(schema.finishes, FINISHES.id == CERTIFICATES.finish_id)
+            .join(schema.finishes)
             .where(CERTIFICATES.campaign_id == self._campaign_id)
             .order_by(CERTIFICATES.id)
         )

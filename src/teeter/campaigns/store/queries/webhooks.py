@@ -266,7 +266,7 @@ class WebhookQueries(Queries):
         """Select the deliveries that are not confirmed and not given up."""
         return (
             self._own(schema.webhook_deliveries)
-            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .join(schema.webhooks)
             .where(WEBHOOK_DELIVERIES.delivered.is_(None), WEBHOOK_DELIVERIES.given_up.is_(None))
             .where(WEBHOOKS.removed.is_(None))
         )
@@ -287,7 +287,7 @@ class WebhookQueries(Queries):
         query = (
             self._own(schema.webhook_deliveries)
             .add_columns(*_WEBHOOK_COLUMNS)
-            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .join(schema.webhooks)
             .order_by(WEBHOOK_DELIVERIES.id.desc())
             .limit(count)
         )
