@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from typing import Any
 
 from teeter.base.version import __version__
@@ -111,119 +110,19 @@ def certificate_id(content: Mapping[str, Any]) -> str:
 
 def certificate_page(content: Mapping[str, Any]) -> str:
     """Return a certificate as an HTML page without scripts, fonts or links to elsewhere."""
-    # Every value is escaped: names of campaigns and classes come from users.
-    limits = "".join(f"<li>{escape(sentence)}</li>" for sentence in content["not_promised"])
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Certificate {escape(content["id"])}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>Certified labels of a model</h1>
-<p class="id">Certificate {escape(content["id"])}</p>
-<p class="promise">The model labels {content["items_labelled_by_model"]:,} of the
-{content["items_left"]:,} items that are left. {escape(content["promise"])}</p>
-{_fact_table(content)}
-<h2>Numbers</h2>
-{_promise_table(content)}
-{_share_section(content)}
-<h2>Method</h2>
-<p>{escape(content["method"])}</p>
-<h2>What the certificate does not promise</h2>
-<ul>{limits}</ul>
-</body>
-</html>
-"""
-
-
-def _fact_table(content: Mapping[str, Any]) -> str:
-    """Return when and for what a certificate was issued, as a table of names and values."""
-    facts = [
-        ("Campaign", content["campaign"]),
-        ("Issued", content["issued"]),
-        ("Model", f"{content['model']['version']}, SHA-256 {content['model']['sha256']}"),
-        ("Frozen", content["started"]),
-        ("Items without a label then", f"{content['items']:,}"),
-        ("Random draws since", f"{content['draws']:,}, {content['wrong_draws']:,} of them wrong"),
-        ("Attempt", str(content["attempt"])),
-        ("Version of teeter", content["teeter"]),
-    ]
-    rows = "".join(
-        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in facts
+    environment = Environment(
+        loader=PackageLoader("teeter.campaigns.finish", "."),
+        # Names of campaigns and classes come from users.
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # A name that is misspelt in the template fails instead of printing nothing.
+        undefined=StrictUndefined,
     )
-    return f"<table>{rows}</table>"
-
-
-def _promise_table(content: Mapping[str, Any]) -> str:
-    """Return the numbers behind each promise as a table."""
-    columns = [
-        "predicted class",
-        "items the model labels",
-        "from confidence",
-        "items the promise counts",
-        "wrong labels at most",
-        "drawn and labelled",
-        "of these wrong",
-    ]
-    rows = [
-        [
-            "all classes" if promise["label"] is None else promise["label"],
-            f"{promise['items']:,}",
-            f"{promise['threshold']:.3f}",
-            f"{promise['counted']:,}",
-            f"{promise['limit']:,}",
-            f"{promise['drawn']:,}",
-            f"{promise['wrong']:,}",
-        ]
-        for promise in content["promises"]
-    ]
-    return _table(columns, rows)
-
-
-def _share_section(content: Mapping[str, Any]) -> str:
-    """Return a section with the estimated shares of the classes, or nothing if there are none."""
-    rows = []
-    for share in content["class_shares"]:
-        interval = f"{share['low']:.1%} to {share['high']:.1%}"
-        rows.append([share["label"], f"{share['share']:.1%}", interval])
-    if not rows:
-        return ""
-
-    table = _table(["class", "share", "95% confidence interval"], rows)
-    # Certificates of earlier versions have no such note.
-    note = escape(content.get("class_shares_note", ""))
-    return f"<h2>Shares of the classes</h2>{table}<p>{note}</p>"
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns)
-    body = ""
-    for title, *values in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in values)
-        body += f"<tr><th scope='row'>{escape(title)}</th>{cells}</tr>"
-    return (
-        f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        "</div>"
-    )
-
-
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.id { margin-top: 0; font-family: ui-monospace, monospace; opacity: .75; }
-.promise { font-size: 1.2rem; border-left: .3rem solid #2a7a4f; padding-left: 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid #8885;
-         vertical-align: top; font-weight: normal; overflow-wrap: anywhere; }
-thead th { font-size: .85rem; opacity: .75; overflow-wrap: normal; }
-.scroll { overflow-x: auto; }
-"""
+    return environment.get_template("certificate.html.jinja").render(content)
 
 
 def says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:

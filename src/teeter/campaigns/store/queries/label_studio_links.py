@@ -70,7 +70,7 @@ class LabelStudioQueries(Queries):
         """Return what was imported from a project, by the annotations' ids in Label Studio."""
         query = (
             select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
-            .join(schema.answers)
+            .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
             .join(schema.classes, isouter=True)
             .where(
                 LABEL_STUDIO_ANSWERS.link_id == link.id,

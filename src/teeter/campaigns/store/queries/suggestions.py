@@ -272,8 +272,8 @@ class SuggestionQueries(Queries):
                 SOURCES.name.label("source"),
                 CLASSES.name.label("label"),
             )
-            .join(schema.answers)
-            .join(schema.items)
+            .join(schema.answers, ANSWERS.id == SHOWN_SUGGESTIONS.answer_id)
+            .join(schema.items, ITEMS.id == ANSWERS.item_id)
             .join(schema.sources, SOURCES.id == SHOWN_SUGGESTIONS.source_id)
             .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
             .where(SHOWN_SUGGESTIONS.campaign_id == self._campaign_id, ANSWERS.live)
