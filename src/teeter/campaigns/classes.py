@@ -171,23 +171,18 @@ def read_class_file(path: Path) -> list[str]:
     with parse_errors(path, "file of class names"):
         # Spreadsheet programs write a byte order mark.
         text = path.read_text(encoding="utf-8-sig")
-        names = _parse_lines(text, path)
+        names = _parse_names(text, path)
 
     if not names:
         raise FileError(f"{path} has no class names: write one name per line.")
     return names
 
 
-def _parse_lines(text: str, path: Path) -> list[str]:
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv"):
+def _parse_names(text: str, path: Path) -> list[str]:
+    if path.suffix.lower() not in (".csv", ".tsv"):
         return [line.strip() for line in text.splitlines() if line.strip()]
 
-    delimiter = "\t" if suffix == ".tsv" else ","
-    # With their line ends: a description in quotes may have several lines.
-    rows = [
-        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)
-    ]
+    rows = _parse_rows(text, path)
     if not rows:
         return []
 
@@ -202,6 +197,14 @@ def _parse_lines(text: str, path: Path) -> list[str]:
             "'name'."
         )
     return [row[0].strip() for row in rows]
+
+
+def _parse_rows(text: str, path: Path) -> list[list[str]]:
+    """Return the rows of a CSV or TSV file that are not empty."""
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    # Not split into lines first: a description in quotes may have several.
+    lines = io.StringIO(text, newline="")
+    return [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
 
 
 def name_column(header: Sequence[str]) -> int | None:
@@ -368,10 +371,7 @@ def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescriptio
     Raises:
         InputError: a class stands in the table twice, or a description is too long.
     """
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    # Not split into lines first: a quoted cell may have several.
-    lines = io.StringIO(text, newline="")
-    rows = [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+    rows = _parse_rows(text, path)
     if not rows:
         return {}
 

@@ -163,46 +163,40 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     if fields.get("features") is not None:
         vector = parse_vector(fields["features"], fields.get("id"))
 
+    content = None
     if kind == ItemKind.FEATURES:
         if vector is None:
             raise InputError(
                 "One of the items has no features, but every item of this campaign must have them."
             )
-        return _make_item(
-            fields,
-            kind,
-            content=None,
-            vector=vector,
-            data=vector.tobytes(),
-        )
+        data = vector.tobytes()
+    else:
+        content = fields.get(kind)
+        if not isinstance(content, str) or not content.strip():
+            quoted = str(dict(fields))
+            if len(quoted) > _MAX_QUOTED_ENTRY:
+                quoted = quoted[: _MAX_QUOTED_ENTRY - 3] + "…"
+            raise InputError(f"An item has no {kind}: {quoted}.")
+        require_valid_unicode(content, kind)
+        data = content.encode()
 
-    content = fields.get(kind)
-    if not isinstance(content, str) or not content.strip():
-        quoted = str(dict(fields))
-        if len(quoted) > _MAX_QUOTED_ENTRY:
-            quoted = quoted[: _MAX_QUOTED_ENTRY - 3] + "…"
-        raise InputError(f"An item has no {kind}: {quoted}.")
-    require_valid_unicode(content, kind)
+    if kind == ItemKind.IMAGE:
+        # An image without an id is known by its path. Its digest is of the file's content, so that
+        # the same image under two names is a duplicate.
+        data = resolve_inside(str(content), folder).read_bytes()
+        fields = {"id": content, **fields}
 
-    if kind == ItemKind.TEXT:
-        return _make_item(
-            fields,
-            kind,
-            content=content,
-            vector=vector,
-            data=content.encode(),
-        )
-
-    # An image without an id is known by its path. Its digest is of the file's content, so that the
-    # same image under two names is a duplicate.
-    path = resolve_inside(content, folder)
-    fields = {"id": content, **fields}
-    return _make_item(
-        fields,
-        kind,
+    # Other items without an id are known by the hash of their data.
+    item_id = _as_text(fields.get("id"), "id")
+    label = _as_text(fields.get("label"), "label").strip()
+    digest = content_digest(data)
+    return Item(
+        key=item_id or digest[:12],
+        kind=kind,
         content=content,
-        vector=vector,
-        data=path.read_bytes(),
+        digest=digest,
+        features=vector,
+        label=label or None,
     )
 
 
@@ -223,29 +217,6 @@ def _as_mapping(entry: Any, kind: str) -> Mapping[str, Any]:
     raise InputError(
         f"An item cannot be of type {type(entry).__name__}: give {bare}an (id, {kind}) pair or a "
         "dict."
-    )
-
-
-def _make_item(
-    fields: Mapping[str, Any],
-    kind: str,
-    *,
-    content: str | None,
-    vector: Vectors | None,
-    data: bytes,
-) -> Item:
-    """Return an item; without an id, it is known by the hash of its data."""
-    item_id = _as_text(fields.get("id"), "id")
-    label = _as_text(fields.get("label"), "label").strip()
-    digest = content_digest(data)
-
-    return Item(
-        key=item_id or digest[:12],
-        kind=kind,
-        content=content,
-        digest=digest,
-        features=vector,
-        label=label or None,
     )
 
 

@@ -35,7 +35,7 @@ from teeter.campaigns.records import (
     AnswerKind,
     PairAgreement,
 )
-from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
+from teeter.campaigns.review.consensus import answers_of_people, index_labels, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
 
@@ -314,7 +314,10 @@ def _cached_draws(n_items: int) -> npt.NDArray[np.int16]:
 
 def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
     """Measure how far annotators agree. Labels that came with the items do not count."""
-    annotators, ratings = _rating_matrix(answers_of_people(answers), classes)
+    items, annotators, votes = index_labels(answers_of_people(answers), classes)
+    # -1, not NaN: classes are integers, and the measures compare them exactly.
+    ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
+    ratings[votes[:, 0], votes[:, 1]] = votes[:, 2]
     # Items with one rating say nothing about agreement.
     is_rated = ratings >= 0
     several = ratings[is_rated.sum(axis=1) > 1]
@@ -339,30 +342,6 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
         by_class=dict(zip(classes, alpha_by_class, strict=True)),
         pairs=tuple(pairs),
     )
-
-
-def _rating_matrix(answers: Sequence[Answer], classes: Sequence[str]) -> tuple[list[str], Integers]:
-    """Return the annotators by name, and the class that each gave each item.
-
-    The matrix has the shape (items, annotators) and holds positions in ``classes``, or -1 for none.
-    """
-    labels = [answer for answer in answers if answer.kind == AnswerKind.LABEL]
-    annotators = sorted({answer.annotator for answer in labels})
-    # In the order of the answers, so that the result does not depend on a hash seed.
-    items = list(dict.fromkeys(answer.item for answer in labels))
-
-    row_of_item = {item: row for row, item in enumerate(items)}
-    column_of_annotator = {name: column for column, name in enumerate(annotators)}
-    position_of_class = {name: position for position, name in enumerate(classes)}
-
-    # -1, not NaN: classes are integers, and the measures compare them exactly.
-    ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
-    for answer in labels:
-        row = row_of_item[answer.item]
-        column = column_of_annotator[answer.annotator]
-        ratings[row, column] = position_of_class[str(answer.label)]
-
-    return annotators, ratings
 
 
 BREAK_SECONDS = 300.0

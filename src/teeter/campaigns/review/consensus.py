@@ -98,26 +98,9 @@ def _most_frequent(labels: Sequence[str]) -> str:
 def _combine_by_dawid_skene(
     answers: Sequence[Answer], classes: Sequence[str]
 ) -> dict[str, ConsensusLabel]:
-    class_index = {name: k for k, name in enumerate(classes)}
-    labelled = [
-        answer
-        for answer in answers
-        if answer.kind == AnswerKind.LABEL and answer.label in class_index
-    ]
-    if not labelled:
+    items, annotators, votes = index_labels(answers, classes)
+    if not items:
         return {}
-
-    items = list(dict.fromkeys(answer.item for answer in labelled))
-    # Sorted, because sums over annotators in another order differ in their last digits.
-    annotators = sorted({answer.annotator for answer in labelled})
-    item_index = {item: k for k, item in enumerate(items)}
-    annotator_index = {name: k for k, name in enumerate(annotators)}
-
-    votes = np.zeros((len(labelled), 3), dtype=np.int64)
-    for row, answer in enumerate(labelled):
-        votes[row, 0] = item_index[answer.item]
-        votes[row, 1] = annotator_index[answer.annotator]
-        votes[row, 2] = class_index[str(answer.label)]
 
     sizes = (len(items), len(annotators), len(classes))
     probabilities, _, _ = dawid_skene(votes, sizes)
@@ -136,6 +119,34 @@ def _combine_by_dawid_skene(
             by=ConsensusMethod.DAWID_SKENE.value,
         )
     return consensus
+
+
+def index_labels(
+    answers: Iterable[Answer], classes: Sequence[str]
+) -> tuple[list[str], list[str], Integers]:
+    """Return the items and the annotators of labels, and (V, 3) who gave which class to which item.
+
+    The columns are the indices of the item, the annotator and the class of each label. Items are in
+    the order of the answers, so that no result depends on a hash seed, and annotators are sorted,
+    because sums over them in another order differ in their last digits.
+    """
+    class_index = {name: k for k, name in enumerate(classes)}
+    labelled = [
+        answer
+        for answer in answers
+        if answer.kind == AnswerKind.LABEL and answer.label in class_index
+    ]
+    items = list(dict.fromkeys(answer.item for answer in labelled))
+    annotators = sorted({answer.annotator for answer in labelled})
+    item_index = {item: k for k, item in enumerate(items)}
+    annotator_index = {name: k for k, name in enumerate(annotators)}
+
+    votes = np.zeros((len(labelled), 3), dtype=np.int64)
+    for row, answer in enumerate(labelled):
+        votes[row, 0] = item_index[answer.item]
+        votes[row, 1] = annotator_index[answer.annotator]
+        votes[row, 2] = class_index[str(answer.label)]
+    return items, annotators, votes
 
 
 def dawid_skene(

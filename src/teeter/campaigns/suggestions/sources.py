@@ -30,10 +30,8 @@ from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.records import (
     AnswerKind,
-    ModelUsage,
     PickArm,
     PredictionImport,
-    ShownSuggestion,
     SourceKind,
     SourceReport,
 )
@@ -454,6 +452,12 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
     finish_items = view.picks.items_of_arm(PickArm.FINISH)
     shown = view.suggestions.shown_with_live_answers()
 
+    shown_items = {item for item, _ in shown}
+    labels = snapshot.labels
+    # Labels that came with a file do not count: an old model may have been trained on them.
+    by_people = {answer.item for answer in answers_of_people(snapshot.answers)}
+    imported = {answer.item for answer in snapshot.answers} - by_people
+
     reports = []
     for source in sources:
         suggested = {
@@ -462,74 +466,47 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
         usage = None
         if source.kind is SourceKind.LANGUAGE_MODEL:
             usage = view.suggestions.usage(source)
-        reports.append(
-            _measure_source(
-                source,
-                suggested,
-                snapshot=snapshot,
-                random_items=random_items,
-                finish_items=finish_items,
-                shown=shown,
-                usage=usage,
-            )
+
+        measured = [
+            item
+            for item in random_items
+            if item in labels and item in suggested and item not in shown_items | imported
+        ]
+        right = sum(labels[item] == suggested[item] for item in measured)
+
+        # Whether annotators answered what was suggested, on picked items.
+        shown_agreements = []
+        blind_agreements = []
+        for answer in snapshot.answers:
+            is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
+            if not is_label or answer.item in random_items | finish_items:
+                continue
+
+            visible = shown.get((answer.item, answer.annotator))
+            if visible is not None and visible.source == source.name:
+                shown_agreements.append(visible.label == answer.label)
+            elif visible is None and answer.item in suggested:
+                blind_agreements.append(suggested[answer.item] == answer.label)
+
+        budget = source.detail.get("budget")
+        remaining = None
+        if budget is not None and usage is not None:
+            remaining = max(0.0, float(budget) - usage.cost)
+
+        report = SourceReport(
+            name=source.name,
+            kind=source.kind,
+            items=len(suggested),
+            accuracy=estimate_accuracy(right, len(measured)),
+            shown=estimate_accuracy(sum(shown_agreements), len(shown_agreements)),
+            blind=estimate_accuracy(sum(blind_agreements), len(blind_agreements)),
+            # Only the host: the path of an address may tell more than annotators should know.
+            sent_to=urlsplit(str(source.detail.get("url", ""))).netloc or None,
+            remaining_budget=remaining,
+            usage=usage,
         )
+        reports.append(report)
     return reports
-
-
-def _measure_source(
-    source: Source,
-    suggested: Mapping[str, str],
-    *,
-    snapshot: CampaignSnapshot,
-    random_items: set[str],
-    finish_items: set[str],
-    shown: Mapping[tuple[str, str], ShownSuggestion],
-    usage: ModelUsage | None,
-) -> SourceReport:
-    """Compare the suggestions of a source with labels and answers."""
-    shown_items = {item for item, _ in shown}
-    labels = snapshot.labels
-    # Labels that came with a file do not count: an old model may have been trained on them.
-    by_people = {answer.item for answer in answers_of_people(snapshot.answers)}
-    imported = {answer.item for answer in snapshot.answers} - by_people
-    measured = [
-        item
-        for item in random_items
-        if item in labels and item in suggested and item not in shown_items | imported
-    ]
-    right = sum(labels[item] == suggested[item] for item in measured)
-
-    # Whether annotators answered what was suggested, on picked items.
-    shown_agreements = []
-    blind_agreements = []
-    for answer in snapshot.answers:
-        is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
-        if not is_label or answer.item in random_items | finish_items:
-            continue
-
-        visible = shown.get((answer.item, answer.annotator))
-        if visible is not None and visible.source == source.name:
-            shown_agreements.append(visible.label == answer.label)
-        elif visible is None and answer.item in suggested:
-            blind_agreements.append(suggested[answer.item] == answer.label)
-
-    budget = source.detail.get("budget")
-    remaining = None
-    if budget is not None and usage is not None:
-        remaining = max(0.0, float(budget) - usage.cost)
-
-    return SourceReport(
-        name=source.name,
-        kind=source.kind,
-        items=len(suggested),
-        accuracy=estimate_accuracy(right, len(measured)),
-        shown=estimate_accuracy(sum(shown_agreements), len(shown_agreements)),
-        blind=estimate_accuracy(sum(blind_agreements), len(blind_agreements)),
-        # Only the host: the path of an address may tell more than annotators should know.
-        sent_to=urlsplit(str(source.detail.get("url", ""))).netloc or None,
-        remaining_budget=remaining,
-        usage=usage,
-    )
 
 
 def rank_sources(reports: Sequence[SourceReport]) -> list[str]:

@@ -111,12 +111,10 @@ class Suggestions:
         with self._store.reading() as view:
             return measure_sources(view, self._campaign.review.snapshot(view))
 
-    def recent_sources(self, view: Reading | None = None) -> list[SourceReport]:
+    def recent_sources(self) -> list[SourceReport]:
         """Return the sources with an accuracy that is a few seconds old at most, for pages."""
-        if view is not None:
+        with self._store.reading() as view:
             return self._measure(view)
-        with self._store.reading() as opened:
-            return self._measure(opened)
 
     def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, ShownSuggestion]:
         """Return by item id the suggestion to show with each picked item.
@@ -124,7 +122,7 @@ class Suggestions:
         Items that are to be answered blind are left out. The caller leaves out control, audit and
         shared items, too.
         """
-        reports = self.recent_sources(view)
+        reports = self._measure(view)
         accuracies = {report.name: report.accuracy for report in reports}
         return {
             item: ShownSuggestion(
