@@ -36,7 +36,7 @@ def test_other_names_other_kinds_and_earlier_hours_do_not_count(campaign: Campai
     assert not note_session(campaign, "bob", SessionKind.BROWSER, "bob")
     assert not note_session(campaign, "me", SessionKind.TERMINAL, "bob")
 
-    clock = campaign.store.clock
+    clock = campaign.clock
     assert isinstance(clock, FakeClock)
     clock.wait(minutes=120)
     assert not note_session(campaign, "me", SessionKind.BROWSER, "cid")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,8 +91,6 @@ from teeter.campaigns.store import (
     CampaignStore,
     Database,
     Pick,
-    Reading,
-    Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
 from teeter.campaigns.store.caching import cached_by
@@ -116,7 +114,7 @@ _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
 
 
-class Campaign:
+class Campaign(CampaignStore):
     """Items, answers and models in a database.
 
     Every method that writes returns when the data is on disk. Use ``Campaign.make`` or
@@ -132,35 +130,17 @@ class Campaign:
         *,
         clock: Clock = utc_now,
     ) -> None:
+        super().__init__(database, campaign_id, settings, clock)
         self.name = name
-        self.store = CampaignStore(database, campaign_id, settings, clock)
-        self.people = People(self.store)
+        self.people = People(self)
         self.review = Review(self)
-        self.classes = Classes(self.store)
-        self.items = Items(self.store, self.review)
+        self.classes = Classes(self)
+        self.items = Items(self, self.review)
         self.suggestions = Suggestions(self)
         self.finish = Finish(self)
         self.imported = ImportResult()
         """What ``make`` brought in."""
-        self._state_reader = RoundStateReader(self.store)
-
-    @property
-    def database(self) -> Database:
-        """The database that it is stored in."""
-        return self.store.database
-
-    @property
-    def settings(self) -> Settings:
-        """Its settings, as the last transaction that looked at them saw them."""
-        return self.store.settings
-
-    def reading(self) -> AbstractContextManager[Reading]:
-        """Return a transaction that sees one state of the campaign: ``with ... as view:``."""
-        return self.store.reading()
-
-    def writing(self) -> AbstractContextManager[Writing]:
-        """Return the only transaction that may write: ``with ... as change:``."""
-        return self.store.writing()
+        self._state_reader = RoundStateReader(self)
 
     @property
     def image_folder(self) -> Path | None:
@@ -300,7 +280,7 @@ class Campaign:
         try:
             if prepared is not None:
                 encoding = encode_missing_items(
-                    campaign.store,
+                    campaign,
                     prepared,
                     who=DEFAULT_ANNOTATOR,
                     progress=progress,
@@ -459,7 +439,7 @@ class Campaign:
         imported, prepared = self._store_items(items, encoder=encoder, who=who)
         if prepared is None or not encode_all:
             return imported
-        encoding = encode_missing_items(self.store, prepared, who=who, progress=progress)
+        encoding = encode_missing_items(self, prepared, who=who, progress=progress)
         return replace(imported, encoding=encoding)
 
     def _store_items(
@@ -482,7 +462,7 @@ class Campaign:
         require_kind(new_items, settings.kind)
         if not self.items.columns():
             require_shown_columns(settings.show, new_items)
-        imported, prepared = store_items(self.store, new_items, encoder=encoder, who=who)
+        imported, prepared = store_items(self, new_items, encoder=encoder, who=who)
         return imported.with_failed(failed), prepared
 
     def encode(
@@ -513,7 +493,7 @@ class Campaign:
             trust_encoder(encoder)
 
         result = encode_items(
-            self.store,
+            self,
             name=encoder,
             again=again,
             who=who,
@@ -724,7 +704,7 @@ class Campaign:
         state = state or self.load_state()
         settings = self.settings
         weights, facts = train_model(state, RoundSettings.from_settings(settings))
-        measure_previous_encoder(self.store, state, facts)
+        measure_previous_encoder(self, state, facts)
 
         picks: list[Pick] = []
         if pick_ahead:

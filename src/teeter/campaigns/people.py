@@ -190,7 +190,7 @@ class People:
             if keep_owner and not role_allows(new_role, Permission.MANAGE):
                 _require_other_owner(change, name)
             if member.role != new_role:
-                change.people.set_role(member.row_id, new_role)
+                change.people.change(member.row_id, role=new_role)
                 detail = {"name": name, "role": new_role}
                 change.history.append(who, "role changed", None, detail)
         return MemberChange(name)
@@ -228,7 +228,7 @@ class People:
             if member.token_hash == token_hash:
                 return  # it was revoked before
 
-            change.people.set_token_hash(member.row_id, token_hash)
+            change.people.change(member.row_id, token=token_hash)
             change.history.append(who, what, None, {"name": name})
 
     def remove(self, name: str, *, who: str = "me", keep_owner: bool = False) -> MemberChange:
@@ -247,7 +247,7 @@ class People:
             if keep_owner:
                 _require_other_owner(change, name)
             # In one transaction: a person who is gone holds no items.
-            change.people.remove(member.row_id)
+            change.people.change(member.row_id, token=None, removed=change.now())
             detail = {"name": name}
             change.history.append(who, "person removed", None, detail)
             return MemberChange(name, change.picks.release(name, who))

@@ -154,7 +154,7 @@ class CampaignPage:
         suggestions = self.service.campaign.suggestions
         start = LabelPageStart(
             **vars(self.campaign),
-            campaign=self.service.campaign.store.identity(),
+            campaign=self.service.campaign.identity(),
             annotator=current_user(self.request),
             mode=mode,
             questions=questions,

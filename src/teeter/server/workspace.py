@@ -543,7 +543,7 @@ class Workspace:
                     location = self.database.move_in(path)
 
                 service = self.open(location)
-                if has_unencoded_items(service.campaign.store):
+                if has_unencoded_items(service.campaign):
                     self.encode(service)
 
                 imported = self.redact_import(created)
@@ -622,7 +622,7 @@ class Workspace:
 
     def _encode_added(self, service: CampaignService) -> None:
         try:
-            if has_unencoded_items(service.campaign.store):
+            if has_unencoded_items(service.campaign):
                 self.encode(service)
         except TeeterError as error:
             # The next start of the server encodes them.
@@ -747,7 +747,7 @@ class Workspace:
         expected = {self.open(location).slug for location in locations}
 
         for service in self.services.values():
-            if has_unencoded_items(service.campaign.store):
+            if has_unencoded_items(service.campaign):
                 # The encoding was interrupted, or was left to the server from the start.
                 self.encode(service)
 

@@ -408,14 +408,14 @@ def test_two_processes_that_fit_the_same_encoder_store_features_of_one_state(
         [], ["spam", "ham"], at=path, name="mail", settings=Settings(encoder="tfidf")
     )
     campaign.add([f"a text about {word}" for word in ("cash", "rivers", "bread", "pills")])
-    prepared = prepare_encoder(campaign.store, again=True)
+    prepared = prepare_encoder(campaign, again=True)
 
     other = Campaign.open(path)
     other.add([f"another word {word}" for word in "abcdefghij"])
     with campaign.writing() as change:
         store_encoding(change, prepared)
     other.encode(again=True)
-    encode_missing_items(campaign.store, prepared, who="me")
+    encode_missing_items(campaign, prepared, who="me")
 
     with campaign.reading() as view:
         stored = view.encodings.read()

@@ -379,7 +379,7 @@ def test_a_stopped_run_makes_no_further_attempt(
 
     threading.Thread(target=stop_with_two_requests_open, daemon=True).start()
     run = ask_language_model(
-        campaign.store,
+        campaign,
         LanguageModel(server.url, "tiny", parallel=2),
         who="me",
         stop=stop,
@@ -407,7 +407,7 @@ def test_a_run_can_be_stopped(campaign: Campaign, server: FakeLanguageModel) -> 
     stop = threading.Event()
     stop.set()
     run = ask_language_model(
-        campaign.store,
+        campaign,
         LanguageModel(server.url, "tiny"),
         who="me",
         stop=stop,

@@ -48,7 +48,6 @@ class Finish:
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
-        self._store = campaign.store
 
     def look(
         self,
@@ -71,7 +70,7 @@ class Finish:
         Raises:
             InputError: there is no model yet, or a promise with other values was started.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             if error is None and confidence is None and per_class is None:
                 report = self._look(view)
                 if isinstance(report, InputError):
@@ -126,13 +125,13 @@ class Finish:
         """
         terms = PromiseTerms(error, confidence, per_class)
         if train:
-            with self._store.reading() as view:
+            with self._campaign.reading() as view:
                 has_model = view.models.newest_version() > 0
                 is_newest = has_model and not view.answers.count_since_newest_model()
             if not is_newest:
                 self._campaign.train(who=who)
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             version = change.models.newest_version()
             newer_answers = change.answers.count_since_newest_model()
             if not train and version and newer_answers:
@@ -164,7 +163,7 @@ class Finish:
         Raises:
             InputError: ``start`` was not called yet.
         """
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             if change.finishes.count() == 0:
                 raise InputError("No promise has been started yet: start one first.")
 
@@ -182,7 +181,7 @@ class Finish:
         Raises:
             InputError: nothing is promised yet.
         """
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             if change.finishes.count() == 0:
                 raise InputError("No promise has been started yet: start one first.")
 
@@ -206,7 +205,7 @@ class Finish:
         Raises:
             UnknownResourceError: no certificate has this id.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             certificate = view.finishes.certificate(id)
         if certificate is None:
             raise UnknownResourceError(f"This campaign has no certificate {id[:32]!r}.")
@@ -214,7 +213,7 @@ class Finish:
 
     def certificates(self) -> list[Certificate]:
         """Return all certificates, oldest first."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.finishes.certificates()
 
     def note(self) -> str | None:
@@ -224,6 +223,6 @@ class Finish:
         says why: exports then leave the model's labels out. None if nothing was certified, or if
         people labelled everything.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             _, note = certified_labels(view, self._campaign.review.snapshot(view))
         return note

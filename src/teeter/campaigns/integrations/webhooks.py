@@ -292,7 +292,7 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
 def _pause_before_next(campaign: Campaign, delivery: StoredDelivery) -> float | None:
     """Return the seconds until the next attempt; None if the delivery is too old."""
     created = datetime.fromisoformat(delivery.created)
-    if (campaign.store.clock() - created).total_seconds() > _MAX_AGE_SECONDS:
+    if (campaign.clock() - created).total_seconds() > _MAX_AGE_SECONDS:
         return None
 
     # From the 10th attempt on it is the longest pause, whatever the power of two is.

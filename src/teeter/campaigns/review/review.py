@@ -31,7 +31,6 @@ class Review:
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
-        self._store = campaign.store
 
     def snapshot(self, view: Reading) -> CampaignSnapshot:
         """Return all answers and decisions, and the labels that follow, as a transaction sees them.
@@ -48,7 +47,7 @@ class Review:
     def disagreements(self, count: int | None = None) -> DisagreementPage:
         """Return the items that need a decision, or the ``count`` least certain ones of them."""
         listed = []
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             snapshot = self.snapshot(view)
             disagreements = snapshot.disagreements()
             # Contents are read only for those that are shown: texts may be long.
@@ -72,7 +71,7 @@ class Review:
     def recent_decisions(self, reviewer: str, count: int = 10) -> list[RecentAnswer]:
         """Return the last decisions of a reviewer, newest first."""
         recent = []
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             decisions = view.decisions.recent(reviewer, count)
             rows = view.items.by_id([decision.item for decision in decisions])
 
@@ -93,7 +92,7 @@ class Review:
 
         Answers about withdrawn items do not count.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return self._measure_agreement(view)
 
     @cached_by(_newest_change)

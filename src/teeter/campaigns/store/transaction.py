@@ -258,85 +258,38 @@ class Reading:
         row = self.connection.execute(query).one()
         return StoredCampaign(row.id, row.name, row.created, row.settings)
 
-    @cached_property
-    def answers(self) -> AnswerQueries:
-        """What annotators said."""
-        return AnswerQueries(self)
-
-    @cached_property
-    def classes(self) -> ClassQueries:
-        """The names of the classes."""
-        return ClassQueries(self)
-
-    @cached_property
-    def decisions(self) -> DecisionQueries:
-        """What reviewers decided."""
-        return DecisionQueries(self)
-
-    @cached_property
-    def descriptions(self) -> DescriptionQueries:
-        """What the classes mean."""
-        return DescriptionQueries(self)
-
-    @cached_property
-    def encodings(self) -> EncodingQueries:
-        """The features of items."""
-        return EncodingQueries(self)
-
-    @cached_property
-    def finishes(self) -> FinishQueries:
-        """Promises and certificates."""
-        return FinishQueries(self)
-
-    @cached_property
-    def history(self) -> HistoryQueries:
-        """Every change."""
-        return HistoryQueries(self)
-
-    @cached_property
-    def items(self) -> ItemQueries:
-        """The items."""
-        return ItemQueries(self)
-
-    @cached_property
-    def label_studio(self) -> LabelStudioQueries:
-        """The project in Label Studio."""
-        return LabelStudioQueries(self)
-
-    @cached_property
-    def locks(self) -> LockQueries:
-        """Locks that last longer than a transaction."""
-        return LockQueries(self)
-
-    @cached_property
-    def models(self) -> ModelQueries:
-        """The trained models."""
-        return ModelQueries(self)
-
-    @cached_property
-    def people(self) -> PeopleQueries:
-        """The members."""
-        return PeopleQueries(self)
-
-    @cached_property
-    def picks(self) -> PickQueries:
-        """Batches, and who has which item open."""
-        return PickQueries(self)
-
-    @cached_property
-    def suggestions(self) -> SuggestionQueries:
-        """Sources and what they suggest."""
-        return SuggestionQueries(self)
-
-    @cached_property
-    def tables(self) -> ImportedTableQueries:
-        """The files that items came from."""
-        return ImportedTableQueries(self)
-
-    @cached_property
-    def webhooks(self) -> WebhookQueries:
-        """Webhooks and what waits to be sent."""
-        return WebhookQueries(self)
+    answers = cached_property(AnswerQueries)
+    """What annotators said."""
+    classes = cached_property(ClassQueries)
+    """The names of the classes."""
+    decisions = cached_property(DecisionQueries)
+    """What reviewers decided."""
+    descriptions = cached_property(DescriptionQueries)
+    """What the classes mean."""
+    encodings = cached_property(EncodingQueries)
+    """The features of items."""
+    finishes = cached_property(FinishQueries)
+    """Promises and certificates."""
+    history = cached_property(HistoryQueries)
+    """Every change."""
+    items = cached_property(ItemQueries)
+    """The items."""
+    label_studio = cached_property(LabelStudioQueries)
+    """The project in Label Studio."""
+    locks = cached_property(LockQueries)
+    """Locks that last longer than a transaction."""
+    models = cached_property(ModelQueries)
+    """The trained models."""
+    people = cached_property(PeopleQueries)
+    """The members."""
+    picks = cached_property(PickQueries)
+    """Batches, and who has which item open."""
+    suggestions = cached_property(SuggestionQueries)
+    """Sources and what they suggest."""
+    tables = cached_property(ImportedTableQueries)
+    """The files that items came from."""
+    webhooks = cached_property(WebhookQueries)
+    """Webhooks and what waits to be sent."""
 
 
 class Writing(Reading):

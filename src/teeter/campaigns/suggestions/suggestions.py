@@ -37,7 +37,6 @@ class Suggestions:
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
-        self._store = campaign.store
 
     def add(
         self,
@@ -60,7 +59,7 @@ class Suggestions:
         Raises:
             InputError: they cannot be read, or none is about an item and class of the campaign.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             classes = view.classes.names()
         detail = {}
         if isinstance(predictions, str | Path):
@@ -69,7 +68,7 @@ class Suggestions:
         else:
             rows = parse_predictions(predictions, classes)
 
-        return store_predictions(self._store, rows, source, who=who, detail=detail)
+        return store_predictions(self._campaign, rows, source, who=who, detail=detail)
 
     def ask(
         self,
@@ -98,7 +97,7 @@ class Suggestions:
             ServerError: the server refuses the requests, or cannot be reached.
         """
         return ask_language_model(
-            self._store,
+            self._campaign,
             model,
             who=who,
             limit=limit,
@@ -108,12 +107,12 @@ class Suggestions:
 
     def sources(self) -> list[SourceReport]:
         """Return the sources of suggestions, and how often annotators agree with each."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return measure_sources(view, self._campaign.review.snapshot(view))
 
     def recent_sources(self) -> list[SourceReport]:
         """Return the sources with an accuracy that is a few seconds old at most, for pages."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return self._measure(view)
 
     def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, ShownSuggestion]:
@@ -149,7 +148,7 @@ class Suggestions:
         Raises:
             UnknownNameError: there never was such a source.
         """
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             if change.suggestions.was_removed(name):
                 return
             source = change.suggestions.source(name)

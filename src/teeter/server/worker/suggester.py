@@ -135,7 +135,7 @@ class Suggester:
         part = _PART if wanted is None else min(_PART, wanted)
 
         run = ask_language_model(
-            campaign.store,
+            campaign,
             self.model,
             who="server",
             limit=part,

@@ -80,7 +80,7 @@ def leave_lock_behind(campaign: Campaign, clock: FakeClock, *, is_expired: bool)
     if is_expired:
         expires_at = expires_at.replace(year=2029)
     lock = {
-        "campaign_id": campaign.store.campaign_id,
+        "campaign_id": campaign.campaign_id,
         "name": LockName.LABEL_STUDIO,
         "holder": "another-host/1/killed",
         "expires": format_time(expires_at),
@@ -98,7 +98,7 @@ def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
     folder.mkdir()
     backend = fake_backend(folder, studio)
     campaign = backend.create_campaign(count=30)
-    campaign.store.clock = clock
+    campaign.clock = clock
     options = {"n": 4, "sleep": clock.wait, "train": False}
 
     kill_count = 0

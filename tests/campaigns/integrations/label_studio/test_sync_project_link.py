@@ -42,7 +42,7 @@ def test_a_sync_does_not_wait_forever_for_another(campaign: Campaign) -> None:
 
 def test_a_lock_that_is_extended_does_not_expire(campaign: Campaign) -> None:
     clock = FakeClock()
-    campaign.store.clock = clock
+    campaign.clock = clock
 
     with hold_sync_lock(campaign) as extend_lock:
         for _ in range(6):
@@ -57,7 +57,7 @@ def test_a_lock_that_is_extended_does_not_expire(campaign: Campaign) -> None:
 
 def test_the_lock_of_a_killed_sync_expires(campaign: Campaign) -> None:
     clock = FakeClock()
-    campaign.store.clock = clock
+    campaign.clock = clock
 
     assert project_link._acquire_lock(campaign) is not None
     assert project_link._acquire_lock(campaign) is None

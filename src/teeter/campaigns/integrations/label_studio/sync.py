@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 
 import httpx2
 
@@ -116,7 +115,7 @@ def hold_sync_lock(
         sleep(LOCK_POLL_SECONDS)
         waited += LOCK_POLL_SECONDS
 
-    clock = campaign.store.clock
+    clock = campaign.clock
     last_extension = clock()
 
     def extend_lock() -> None:
@@ -256,12 +255,7 @@ class LabelStudio:
         """Return the connection itself; it is closed at the end of the block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self.close()
 

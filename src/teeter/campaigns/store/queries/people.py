@@ -51,20 +51,11 @@ class PeopleQueries(Queries):
         if removed is None:
             self._insert(schema.people, name=name, **values)
         else:
-            self._update(schema.people, PEOPLE.id == removed.row_id, **values)
+            self.change(removed.row_id, **values)
 
-    def set_role(self, row_id: int, role: Role) -> None:
-        """Change a person's role."""
-        self._update(schema.people, PEOPLE.id == row_id, role=role)
-
-    def set_token_hash(self, row_id: int, token_hash: str | None) -> None:
-        """Replace the hash of a person's token; None revokes the token."""
-        self._update(schema.people, PEOPLE.id == row_id, token=token_hash)
-
-    def remove(self, row_id: int) -> None:
-        """Remove a person and revoke their token. Their answers stay."""
-        removed = self._transaction.now()
-        self._update(schema.people, PEOPLE.id == row_id, token=None, removed=removed)
+    def change(self, row_id: int, **values: Any) -> None:
+        """Change columns of a person. A person who is removed keeps their answers."""
+        self._update(schema.people, PEOPLE.id == row_id, **values)
 
 
 def _person(row: Row[Any]) -> Person:
