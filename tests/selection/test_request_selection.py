@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from teeter.selection import SelectionRequest
-from teeter.selection.request import PickedRows, build_selection
+from teeter.selection import Selection, SelectionRequest
+from teeter.selection.request import build_selection
 
 
-def make_picked_rows(ids: list[str]) -> PickedRows:
+def select_rows(ids: list[str]) -> Selection:
     """Return two picks of five candidates, with any number of ids."""
-    return PickedRows(
+    request = SelectionRequest(pool="pool.npz", n=2)
+    return build_selection(
+        request,
         rows=np.array([4, 1]),
         ids=ids,
         logits=None,
@@ -25,8 +27,7 @@ def make_picked_rows(ids: list[str]) -> PickedRows:
 
 
 def test_picks_are_ranked_in_the_order_of_picking() -> None:
-    request = SelectionRequest(pool="pool.npz", n=2)
-    selection = build_selection(request, make_picked_rows(["e", "b"]))
+    selection = select_rows(["e", "b"])
 
     picks = [(pick.rank, pick.id, pick.row, pick.ldm) for pick in selection.picks]
     assert picks == [(1, "e", 4, 0.1), (2, "b", 1, 0.2)]
@@ -34,6 +35,5 @@ def test_picks_are_ranked_in_the_order_of_picking() -> None:
 
 @pytest.mark.parametrize("ids", [["e"], ["e", "b", "c"]])
 def test_another_number_of_ids_than_picks_is_an_error(ids: list[str]) -> None:
-    request = SelectionRequest(pool="pool.npz", n=2)
     with pytest.raises(ValueError, match="zip"):
-        build_selection(request, make_picked_rows(ids))
+        select_rows(ids)

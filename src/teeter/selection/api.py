@@ -17,10 +17,8 @@ from teeter.selection.executors import Executor, make_executor
 from teeter.selection.from_file import load_candidates
 from teeter.selection.from_shards import open_candidates
 from teeter.selection.request import (
-    PickedRows,
     Selection,
     SelectionRequest,
-    build_selection,
     check_needs,
 )
 from teeter.strategies.base import Strategy, validate_count
@@ -42,7 +40,7 @@ class Candidates(Protocol):
     def __len__(self) -> int:
         """Return the number of rows to pick from."""
 
-    def pick(self, strategy: Strategy) -> PickedRows:
+    def pick(self, strategy: Strategy) -> Selection:
         """Pick the rows that the request asks for, best first."""
 
 
@@ -216,6 +214,4 @@ def run_selection(
     check_needs(strategy, request, candidates.available, candidates.classes)
     validate_count(request.n, len(candidates))
 
-    # The expensive step. What follows only puts its result into words.
-    picked = candidates.pick(strategy)
-    return build_selection(request, picked)
+    return candidates.pick(strategy)

@@ -19,7 +19,7 @@ from teeter.models.model_files import read_model
 from teeter.models.observe import observe
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.models.sklearn_model import fit_head
-from teeter.selection.request import PickedRows, SelectionRequest
+from teeter.selection.request import Selection, SelectionRequest, build_selection
 from teeter.strategies.api import build_context, ldm
 from teeter.strategies.base import Context, Strategy
 
@@ -54,7 +54,7 @@ class FileCandidates:
             needs.add("labelled")
         return frozenset(needs)
 
-    def pick(self, strategy: Strategy) -> PickedRows:
+    def pick(self, strategy: Strategy) -> Selection:
         """Pick rows, with the LDM and score of each."""
         context = build_context(
             self.outputs,
@@ -83,7 +83,8 @@ class FileCandidates:
         if self.labels is not None:
             n_labelled = len(self.labels)
 
-        return PickedRows(
+        return build_selection(
+            self.request,
             rows=rows,
             ids=ids,
             logits=picked_outputs.logits,

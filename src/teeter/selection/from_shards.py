@@ -34,7 +34,7 @@ from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
 from teeter.selection.executors import Executor, run_plan
-from teeter.selection.request import PickedRows, SelectionRequest
+from teeter.selection.request import Selection, SelectionRequest, build_selection
 from teeter.selection.scoring import (
     FeatureSource,
     ScoringJob,
@@ -113,7 +113,7 @@ class ShardCandidates:
             return None
         return self.source.load().head.classes
 
-    def pick(self, strategy: Strategy) -> PickedRows:
+    def pick(self, strategy: Strategy) -> Selection:
         """Pick rows in the way that fits the strategy."""
         if isinstance(strategy, (Ldm, LdmS)):
             return self._select_by_ldm(strategy)
@@ -127,7 +127,7 @@ class ShardCandidates:
 
         return self._select_from_sample(strategy)
 
-    def _select_by_ldm(self, strategy: Ldm | LdmS) -> PickedRows:
+    def _select_by_ldm(self, strategy: Ldm | LdmS) -> Selection:
         """Pick by the LDM: the smallest values, or spread by LDM-Seeding."""
         request = self.request
         source = self._require_source()
@@ -223,7 +223,7 @@ class ShardCandidates:
             generator=generator,
         )
 
-    def _select_by_score(self, strategy: TopKStrategy) -> PickedRows:
+    def _select_by_score(self, strategy: TopKStrategy) -> Selection:
         """Pick the rows of the best scores."""
         # No seed: a row-independent score has no randomness, so all seeds share the files.
         job = self._make_job(self.request.strategy, rays=0, subspace=None, seed=0)
@@ -235,7 +235,7 @@ class ShardCandidates:
         picks = np.argsort(keys, kind="stable")[: self.request.n]
         return self._describe_picks(picks, candidates=len(self), score=scores[picks])
 
-    def _select_from_sample(self, strategy: Strategy) -> PickedRows:
+    def _select_from_sample(self, strategy: Strategy) -> Selection:
         """Let a strategy that needs all its candidates at once pick from a uniform sample."""
         request = self.request
         count = min(max(request.candidates, request.n), len(self))
@@ -374,7 +374,7 @@ class ShardCandidates:
         score: Scores | None = None,
         logits: torch.Tensor | None = None,
         notes: tuple[str, ...] = (),
-    ) -> PickedRows:
+    ) -> Selection:
         """Fetch the ids of picks, and their logits unless they are given."""
         if logits is None and self.source is not None:
             logits = self._fetch_outputs(rows).with_logits().logits
@@ -388,7 +388,8 @@ class ShardCandidates:
             problem = f"{share} have an empty or repeated id: identify them by their row number."
             notes = (*notes, problem)
 
-        return PickedRows(
+        return build_selection(
+            self.request,
             rows=rows,
             ids=ids,
             logits=logits,

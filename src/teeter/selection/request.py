@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -324,46 +324,52 @@ class Selection:
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PickedRows:
-    """What a strategy picked, before it is put into words."""
+def build_selection(
+    request: SelectionRequest,
+    *,
+    rows: npt.NDArray[np.int64],
+    ids: Sequence[str],
+    logits: Tensor | None,
+    ldm: npt.NDArray[np.float32] | None,
+    score: npt.NDArray[np.float32] | None,
+    candidates: int,
+    classes: tuple[str, ...] | None,
+    device: torch.device,
+    labelled: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Selection:
+    """Return the picks of a strategy in words, with the provenance of the request.
 
-    rows: npt.NDArray[np.int64]
-    """(n,) row numbers, best first."""
-    ids: list[str]
-    logits: Tensor | None
-    """(n, C), or None without a head."""
-    ldm: npt.NDArray[np.float32] | None
-    """(n,)"""
-    score: npt.NDArray[np.float32] | None
-    """(n,)"""
-    candidates: int
-    classes: tuple[str, ...] | None
-    device: torch.device
-    labelled: int = 0
-    notes: tuple[str, ...] = ()
-
-
-def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
-    """Return the picks in words, with the provenance of the request."""
-    n = len(picked.rows)
+    Args:
+        request: what was asked for.
+        rows: (n,) row numbers, best first.
+        ids: (n,) their ids.
+        logits: (n, C), or None without a head.
+        ldm: (n,)
+        score: (n,)
+        candidates: number of rows that the strategy picked from.
+        classes: the names of the C classes.
+        device: where it was computed.
+        labelled: number of labelled rows of a table.
+        notes: remarks for the user.
+    """
+    n = len(rows)
     predicted: list[str | None] = [None] * n
     margins: list[float | None] = [None] * n
 
     # Without a head nothing is predicted.
-    if picked.logits is not None:
-        numbers = picked.logits.argmax(dim=1).tolist()
-        names = picked.classes or [str(number) for number in range(picked.logits.shape[1])]
+    if logits is not None:
+        numbers = logits.argmax(dim=1).tolist()
+        names = classes or [str(number) for number in range(logits.shape[1])]
         predicted = [names[number] for number in numbers]
-        margin = uncertainty.margin(picked.logits).float()
+        margin = uncertainty.margin(logits).float()
         margins = _as_floats(margin.cpu().numpy(), n)
 
-    ldm = _as_floats(picked.ldm, n)
-    scores = _as_floats(picked.score, n)
-
     picks = []
-    columns = zip(picked.ids, picked.rows, ldm, predicted, margins, scores, strict=True)
-    for rank, (row_id, row, row_ldm, class_name, row_margin, score) in enumerate(columns, start=1):
+    ldms = _as_floats(ldm, n)
+    scores = _as_floats(score, n)
+    columns = zip(ids, rows, ldms, predicted, margins, scores, strict=True)
+    for rank, (row_id, row, row_ldm, class_name, row_margin, row_score) in enumerate(columns, 1):
         pick = SelectedRow(
             rank=rank,
             id=row_id,
@@ -371,7 +377,7 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
             ldm=row_ldm,
             predicted=class_name,
             margin=row_margin,
-            score=score,
+            score=row_score,
         )
         picks.append(pick)
 
@@ -389,13 +395,13 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
         subspace=request.subspace,
         seed=request.seed,
         n=int(request.n),
-        candidates=picked.candidates,
-        labelled=picked.labelled,
-        classes=picked.classes,
-        device=describe_device(picked.device),
+        candidates=candidates,
+        labelled=labelled,
+        classes=classes,
+        device=describe_device(device),
         torch=str(torch.__version__),
         numpy=np.__version__,
-        notes=picked.notes,
+        notes=notes,
     )
     return Selection(tuple(picks), provenance)
 
