@@ -220,7 +220,7 @@ def test_an_undo_names_the_answer(campaign: RemoteCampaign) -> None:
     undone = campaign.undo(number=second.number)
     assert undone == campaign.undo(number=second.number)
     assert set(campaign.labels()) == {"t1"}
-    assert campaign.undo_decision() is None, "there is none"
+    assert campaign.review.undo_decision() is None, "there is none"
 
 
 def test_a_training_is_not_asked_for_again(campaign: RemoteCampaign, network: Network) -> None:
@@ -243,13 +243,13 @@ def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
 
 
 def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
-    receipt = campaign.decide("t1", "ham")
+    receipt = campaign.review.decide("t1", "ham")
     assert receipt.recorded
-    repeated = campaign.decide("t1", "ham")
+    repeated = campaign.review.decide("t1", "ham")
     assert (repeated.number, repeated.recorded) == (receipt.number, False)
     assert campaign.labels()["t1"].label == "ham", "a decision without an answer"
 
-    undone = campaign.undo_decision()
+    undone = campaign.review.undo_decision()
     assert isinstance(undone, Decision)
     assert (undone.item, undone.label) == ("t1", "ham")
 
@@ -343,7 +343,6 @@ NOT_REMOTE = {
     "answer": "tell, skip, mark_unsure and flag; the annotator is the user of the token",
     "back_up": "a backup holds what the server must not give away, such as hashes of tokens",
     "classifier": "the model stays on the server; predict uses it there",
-    "disagreements": "GET /disagreements gives a page of them, with their contents",
     "export_obstacles": "export says it",
     "identity": "tells campaigns of one name apart for the page",
     "image_folder": "the images stay with the server, which serves them",

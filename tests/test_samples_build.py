@@ -50,7 +50,7 @@ def test_a_new_sample_has_all_that_the_pages_show(
         assert min(status.by_class.values()) > 0, "every class has been seen"
 
         # Both wrong labels are among the first that Review shows.
-        suspects = campaign.suspects(20)
+        suspects = campaign.review.suspects(20)
         slips = [suspect for suspect in suspects if true_labels[suspect.content] != suspect.label]
         assert len(slips) == 2
 

@@ -163,6 +163,24 @@ class _Remote:
         )
         return _read(record, answer)
 
+    def _undo(self, record: Any, recent_path: str, path: str, number: int | None) -> Any:
+        """Take back an answer or decision by its number: an undo names what it takes back."""
+        if number is None:
+            recent = self._get(list[RecentAnswer], recent_path, count=1)
+            if not recent:
+                return None
+            number = recent[0].number
+        return self._send(record, path, {"number": number})
+
+    def _wait_for(self, record: Any, job: Job[Any], path: str) -> Any:
+        """Return the result of a job, whose state is found at a path."""
+        while job.state is JobState.WAITING:
+            time.sleep(_POLL_SECONDS)
+            job = _read(Job[Any], self._server.request("GET", path))
+        if job.state is JobState.FAILED:
+            raise ServerError(str(job.detail))
+        return TypeAdapter(record).validate_python(job.result)
+
 
 class RemoteCampaign(_Remote):
     """A campaign on a server. Use ``teeter.connect`` to get one.
@@ -258,43 +276,6 @@ class RemoteCampaign(_Remote):
         undone: UndoResult | None = self._undo(UndoResult | None, "/answers", "/undo", number)
         return undone
 
-    def _undo(self, record: Any, recent_path: str, path: str, number: int | None) -> Any:
-        """Take back an answer or decision by its number: an undo names what it takes back."""
-        if number is None:
-            recent = self._get(list[RecentAnswer], recent_path, count=1)
-            if not recent:
-                return None
-            number = recent[0].number
-        return self._send(record, path, {"number": number})
-
-    # Reviewing
-
-    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> AnswerReceipt:
-        """Decide what an item is, whatever annotators say. See ``Campaign.decide``."""
-        body = {"item": str(item), "label": label, "comment": comment}
-        return self._send(AnswerReceipt, "/decisions", body)
-
-    def undo_decision(self, *, number: int | None = None) -> Decision | None:
-        """Take back your last decision, and return it; None if you have none."""
-        decision: Decision | None = self._undo(
-            Decision | None, "/decisions", "/decisions/undo", number
-        )
-        return decision
-
-    def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
-        """Return labels that a model which was not trained on them finds unlikely.
-
-        Args:
-            count: How many labels to return at most. The server decides how many it searches for.
-            refresh: Search again, even if the server remembers the last result.
-        """
-        job = self._get(Job[Any], "/suspects", again=refresh)
-        # Asking again for a new search would begin one each time.
-        suspects: list[SuspectLabel] = self._wait_for(
-            list[SuspectLabel], job, f"{self._address}/suspects"
-        )
-        return suspects[:count]
-
     # Models and results
 
     def encode(self, encoder: str | None = None) -> EncodingResult:
@@ -314,15 +295,6 @@ class RemoteCampaign(_Remote):
         if model is None:
             raise InputError("Fewer than two classes have labels: label items first, then train.")
         return model
-
-    def _wait_for(self, record: Any, job: Job[Any], path: str) -> Any:
-        """Return the result of a job, whose state is found at a path."""
-        while job.state is JobState.WAITING:
-            time.sleep(_POLL_SECONDS)
-            job = _read(Job[Any], self._server.request("GET", path))
-        if job.state is JobState.FAILED:
-            raise ServerError(str(job.detail))
-        return TypeAdapter(record).validate_python(job.result)
 
     def predict(self, contents: Sequence[str]) -> list[Prediction]:
         """Return the most probable class of new texts, each with a calibrated probability."""
@@ -509,6 +481,32 @@ class RemotePeople(_Remote):
 
 class RemoteReview(_Remote):
     """The reviews of a campaign on a server."""
+
+    def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
+        """Return labels that a model which was not trained on them finds unlikely.
+
+        Args:
+            count: How many labels to return at most. The server decides how many it searches for.
+            refresh: Search again, even if the server remembers the last result.
+        """
+        job = self._get(Job[Any], "/suspects", again=refresh)
+        # Asking again for a new search would begin one each time.
+        suspects: list[SuspectLabel] = self._wait_for(
+            list[SuspectLabel], job, f"{self._address}/suspects"
+        )
+        return suspects[:count]
+
+    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> AnswerReceipt:
+        """Decide what an item is, whatever annotators say. See ``Review.decide``."""
+        body = {"item": str(item), "label": label, "comment": comment}
+        return self._send(AnswerReceipt, "/decisions", body)
+
+    def undo_decision(self, *, number: int | None = None) -> Decision | None:
+        """Take back your last decision, and return it; None if you have none."""
+        decision: Decision | None = self._undo(
+            Decision | None, "/decisions", "/decisions/undo", number
+        )
+        return decision
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""

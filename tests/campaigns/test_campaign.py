@@ -283,7 +283,7 @@ def test_labels_that_come_with_the_items_are_used(tmp_path: Path) -> None:
 
 def test_a_wrong_label_is_a_suspect(campaign: Campaign) -> None:
     item, wrong = label_one_item_wrongly(campaign)
-    (first, *_) = campaign.suspects(3)
+    (first, *_) = campaign.review.suspects(3)
     assert (first.item, first.label, first.predicted) == (item, wrong, TRUTH[item])
     assert first.chance < 0.3
 
@@ -299,7 +299,7 @@ def label_one_item_wrongly(campaign: Campaign) -> tuple[str, str]:
 
 
 def suspect_items(campaign: Campaign, *, again: bool = False) -> list[str]:
-    return [suspect.item for suspect in campaign.suspects(50, again=again)]
+    return [suspect.item for suspect in campaign.review.suspects(50, again=again)]
 
 
 def test_a_confirmed_label_is_no_suspect_unless_asked_for(
@@ -431,7 +431,7 @@ def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
     campaign.tell("2", 1)
     campaign.tell("3", True)
     campaign.classes.add(7)
-    campaign.decide("0", 7)
+    campaign.review.decide("0", 7)
     labels = {item: label.label for item, label in campaign.labels().items()}
     assert labels["2"] == "1"
     assert labels["3"] == "True"

@@ -59,7 +59,7 @@ def test_every_way_to_answer_is_idempotent(campaign: Campaign) -> None:
         campaign.skip("p1", "ann")
         campaign.mark_unsure("p2", "ann", comment="too dark")
         campaign.flag("p3", "ann")
-        campaign.decide("p4", "left", "rey")
+        campaign.review.decide("p4", "left", "rey")
     assert count_answers(campaign) == 4
     assert sum(line["what"] == "decided" for line in campaign.history()) == 1
 
@@ -173,14 +173,16 @@ def test_undo_takes_back_the_answer_that_it_names_once(campaign: Campaign) -> No
 
 
 def test_undo_takes_back_the_decision_that_it_names_once(campaign: Campaign) -> None:
-    campaign.decide("p0", "left", "rey")
-    undone = campaign.undo_decision("rey")
+    campaign.review.decide("p0", "left", "rey")
+    undone = campaign.review.undo_decision("rey")
     assert undone is not None
 
-    assert campaign.undo_decision("rey", number=undone.number) == undone, "sent again"
-    campaign.decide("p1", "left", "rey")
-    assert campaign.undo_decision("rey", number=undone.number) is None, "rey has decided since"
+    assert campaign.review.undo_decision("rey", number=undone.number) == undone, "sent again"
+    campaign.review.decide("p1", "left", "rey")
+    assert campaign.review.undo_decision("rey", number=undone.number) is None, (
+        "rey has decided since"
+    )
     with pytest.raises(PermissionDeniedError, match="is not by olga"):
-        campaign.undo_decision("olga", number=undone.number)
+        campaign.review.undo_decision("olga", number=undone.number)
     with pytest.raises(UnknownResourceError, match="There is no decision 999"):
-        campaign.undo_decision("rey", number=999)
+        campaign.review.undo_decision("rey", number=999)

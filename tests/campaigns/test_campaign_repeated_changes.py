@@ -18,7 +18,7 @@ URL = "https://example.org/labels"
 CHANGES: dict[str, Change] = {
     "answer": lambda c: c.tell("t0", "spam", comment="sure").number,
     "confirmation": lambda c: c.confirm_label("t1").number,
-    "decision": lambda c: c.decide("t1", "ham"),
+    "decision": lambda c: c.review.decide("t1", "ham"),
     "class": lambda c: c.classes.add("maybe"),
     "name of a class": lambda c: c.classes.rename("spam", "ads", description="Offers."),
     "description": lambda c: c.classes.describe({"ham": "All the rest."}),

@@ -173,15 +173,15 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     tell_labels(campaign, "p2", ann="left")
     campaign.flag("p2", "bob")
 
-    waiting = campaign.disagreements()
+    waiting = campaign.review.disagreements().disagreements
     assert [disagreement.item for disagreement in waiting] == ["p2", "p0"], "least certain first"
     assert waiting[1].answers == {"ann": "left", "bob": "right", "cem": "left"}
     assert campaign.status().disagreements == 2
     assert campaign.labels()["p0"].label == "left"
 
-    campaign.decide("p0", "right", "rey", comment="seen closely")
-    campaign.decide("p2", None, "rey")
-    assert campaign.disagreements() == []
+    campaign.review.decide("p0", "right", "rey", comment="seen closely")
+    campaign.review.decide("p2", None, "rey")
+    assert campaign.review.disagreements().disagreements == []
 
     label = campaign.labels()["p0"]
     assert (label.label, label.confidence, label.by) == ("right", 1.0, "rey")
@@ -205,26 +205,28 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
 
 def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:
     tell_labels(campaign, "p0", ann="left", bob="right")
-    campaign.decide("p0", "right", "rey")
-    campaign.decide("p0", "left", "sam")
+    campaign.review.decide("p0", "right", "rey")
+    campaign.review.decide("p0", "left", "sam")
     assert campaign.labels()["p0"].by == "sam"
 
-    undone = campaign.undo_decision("sam")
+    undone = campaign.review.undo_decision("sam")
     assert undone is not None
     assert (undone.item, undone.label) == ("p0", "left")
     assert campaign.labels()["p0"].by == "rey"
 
-    campaign.undo_decision("rey")
-    assert [disagreement.item for disagreement in campaign.disagreements()] == ["p0"]
-    assert campaign.undo_decision("rey") is None
+    campaign.review.undo_decision("rey")
+    assert [
+        disagreement.item for disagreement in campaign.review.disagreements().disagreements
+    ] == ["p0"]
+    assert campaign.review.undo_decision("rey") is None
 
     events = [line["what"] for line in campaign.history() if "deci" in line["what"]]
     assert events == ["decided", "decided", "decision undone", "decision undone"]
 
     with pytest.raises(UnknownNameError, match="No class is called 'lft'"):
-        campaign.decide("p0", "lft", "rey")
+        campaign.review.decide("p0", "lft", "rey")
     with pytest.raises(UnknownNameError, match="No item is called"):
-        campaign.decide("p999", "left", "rey")
+        campaign.review.decide("p999", "left", "rey")
 
 
 def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: FakeClock) -> None:
@@ -240,7 +242,7 @@ def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: Fa
             clock.wait(wait)
             tell_labels(campaign, f"p{k}", **{who: wrong if who == "cem" and k < 12 else truth})
 
-    campaign.decide("p0", "left", "rey")
+    campaign.review.decide("p0", "left", "rey")
 
     agreement = campaign.review.agreement()
     assert agreement.items == 30
@@ -274,7 +276,7 @@ def test_people_and_decisions_are_copied_with_a_campaign(
 ) -> None:
     token = campaign.people.add("ann", "owner")
     tell_labels(campaign, "p0", ann="left", bob="right")
-    campaign.decide("p0", "right", "ann")
+    campaign.review.decide("p0", "right", "ann")
 
     target = Database(tmp_path / "moved.teeter", create=True)
     copy_campaign(campaign.database, target, "points")

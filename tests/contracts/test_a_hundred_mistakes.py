@@ -496,12 +496,15 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "an annotator without a name": (lambda c: c.tell("v1", "red", " "), "give a name"),
     "an annotator called import": (lambda c: c.tell("v1", "red", "import"), "is reserved"),
     "no questions": (lambda c: c.ask(0), "ask for 1 or more"),
-    "no suspects": (lambda c: c.suspects(0), "Cannot list 0 labels: ask for 1 or more"),
+    "no suspects": (lambda c: c.review.suspects(0), "Cannot list 0 labels: ask for 1 or more"),
     "a model of no labels": (
         lambda c: c.train(),
         "No item has a label yet: label items of at least two classes, then train",
     ),
-    "a decision for no class": (lambda c: c.decide("v1", "purple"), "No class is called 'purple'"),
+    "a decision for no class": (
+        lambda c: c.review.decide("v1", "purple"),
+        "No class is called 'purple'",
+    ),
     "a class like another one": (lambda c: c.classes.add("RED"), "'red' and 'RED' differ only in"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
     "an unknown format": (

@@ -430,9 +430,9 @@ def campaign(database: Database) -> Iterator[Campaign]:
 
 NUL_IN = {
     "comment": lambda campaign: campaign.tell("p0", "left", comment="seen\0twice"),
-    "comment of a decision": lambda campaign: campaign.decide("p0", "left", comment="a\0b"),
+    "comment of a decision": lambda campaign: campaign.review.decide("p0", "left", comment="a\0b"),
     "item id": lambda campaign: campaign.tell("p\0", "left"),
-    "item id that is decided on": lambda campaign: campaign.decide("p\0", "left"),
+    "item id that is decided on": lambda campaign: campaign.review.decide("p\0", "left"),
     "class": lambda campaign: campaign.tell("p0", "le\0ft"),
     "new class": lambda campaign: campaign.classes.add("up\0"),
     "annotator's name": lambda campaign: campaign.tell("p0", "left", "ann\0"),

@@ -40,7 +40,7 @@ def test_the_session(real_data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert run_blocks(read_blocks(PAGE.read_text(encoding="utf-8")), keys_for, true_labels) == 6
 
     campaign = Campaign.open("messages.teeter")
-    suspects = campaign.suspects(50, again=True)
+    suspects = campaign.review.suspects(50, again=True)
     campaign.database.close()
     wrong = [suspect for suspect in suspects if true_labels[suspect.content or ""] != suspect.label]
     assert wrong == [], "the slip was found and fixed"

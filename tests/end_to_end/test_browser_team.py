@@ -125,7 +125,7 @@ def test_disagreements_are_decided_by_keyboard(
     assert sorted(read_decisions(file).values()) == ["ham", "spam", "spam"]
 
     campaign = Campaign.open(file)
-    assert campaign.disagreements() == []
+    assert campaign.review.disagreements().disagreements == []
     assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(
         None
     ) == 1

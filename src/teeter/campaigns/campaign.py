@@ -69,8 +69,6 @@ from teeter.campaigns.records import (
     CampaignProgress,
     ClassDescription,
     ConsensusLabel,
-    Decision,
-    Disagreement,
     EncodingResult,
     HistoryPage,
     ImportResult,
@@ -80,7 +78,6 @@ from teeter.campaigns.records import (
     Question,
     ShownSuggestion,
     Status,
-    SuspectLabel,
     UndoResult,
 )
 from teeter.campaigns.review.review import Review
@@ -135,7 +132,7 @@ class Campaign(CampaignStore):
         self.people = People(self)
         self.review = Review(self)
         self.classes = Classes(self)
-        self.items = Items(self, self.review)
+        self.items = Items(self)
         self.suggestions = Suggestions(self)
         self.finish = Finish(self)
         self.imported = ImportResult()
@@ -727,30 +724,6 @@ class Campaign(CampaignStore):
 
         return describe_model(model)
 
-    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
-        """Return labels that a model which was not trained on them finds unlikely.
-
-        Args:
-            count: how many labels to return at most.
-            again: include labels that an annotator confirmed.
-        """
-        from teeter.campaigns.asking.selection import find_suspects
-
-        if count < 1:
-            raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
-
-        state = self.load_state()
-        with self.reading() as view:
-            confirmed = {} if again else view.answers.confirmed_labels()
-            labels = self.review.snapshot(view).labels
-        settled = {item for item, label in labels.items() if label == confirmed.get(item)}
-        unlikely = find_suspects(state, RoundSettings.from_settings(self.settings), count, settled)
-
-        with self.reading() as view:
-            items = view.items.by_id([label.item for label in unlikely])
-
-        return [replace(label, content=items[label.item].content) for label in unlikely]
-
     def prediction_note(self) -> str | None:
         """Return a sentence if predictions ignore new answers or features, or None."""
         with self.reading() as view:
@@ -834,66 +807,6 @@ class Campaign(CampaignStore):
         with self.reading() as view:
             snapshot = self.review.snapshot(view)
         return snapshot.without_withdrawn().consensus
-
-    def disagreements(self) -> list[Disagreement]:
-        """Return the items that need a reviewer's decision, the least certain first."""
-        return self.review.disagreements().disagreements
-
-    def decide(
-        self,
-        item: str,
-        label: str | None,
-        reviewer: str = DEFAULT_ANNOTATOR,
-        *,
-        comment: str | None = None,
-    ) -> AnswerReceipt:
-        """Decide what an item is, whatever annotators say. The call is idempotent.
-
-        Args:
-            item: the item's id.
-            label: a class; None if the item does not belong.
-            reviewer: who decides.
-            comment: a remark to store with it.
-
-        Raises:
-            UnknownNameError: there is no such item or class.
-        """
-        require_name(reviewer)
-        require_valid_unicode(comment or "", "comment")
-        decision = Decision(
-            str(item),
-            None if label is None else as_class_name(label),
-            reviewer,
-            comment or None,
-        )
-
-        with self.writing() as change:
-            current = change.decisions.for_item(decision.item)
-            if current == decision and current.number is not None:
-                return AnswerReceipt(current.number, recorded=False)
-            return AnswerReceipt(change.decisions.record(decision))
-
-    def undo_decision(
-        self, reviewer: str = DEFAULT_ANNOTATOR, *, number: int | None = None
-    ) -> Decision | None:
-        """Take back a reviewer's last decision. The one before it holds again.
-
-        Args:
-            reviewer: the reviewer.
-            number: the decision to take back. It is taken back once, however often the call is
-                repeated, and stays if the reviewer has decided since.
-
-        Returns:
-            The decision; None if the reviewer has none, or has decided since.
-
-        Raises:
-            UnknownResourceError: there is no decision of this number.
-            PermissionDeniedError: another reviewer made it.
-        """
-        require_printable(reviewer, "reviewer's name")
-
-        with self.writing() as change:
-            return change.decisions.undo(reviewer, number)
 
     # Reporting
 

@@ -17,7 +17,7 @@ from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.records import DEFAULT_ANNOTATOR, ClassDescription, ClassInfo
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.store import CampaignStore
+from teeter.campaigns.store import Part
 from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.errors import FileError, InputError, UnknownNameError
 
@@ -28,25 +28,22 @@ _NAME_COLUMNS = ("name", "class", "label")
 """What the column of the names may be called, in the order of preference."""
 
 
-class Classes:
+class Classes(Part):
     """The classes of a campaign: ``campaign.classes``."""
-
-    def __init__(self, store: CampaignStore) -> None:
-        self._store = store
 
     def names(self) -> tuple[str, ...]:
         """Return the names, in their order."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return tuple(view.classes.names())
 
     def current_names(self, names: Sequence[str]) -> list[str]:
         """Return the present name of each class; a name that no class ever had stays as it is."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return [view.classes.current_name(name) for name in names]
 
     def all(self) -> list[ClassInfo]:
         """Return the classes with their shortcuts and descriptions, in their order."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             names = view.classes.names()
             descriptions = view.descriptions.all()
             shortcuts = shortcuts_by_class(names, view.settings.keys)
@@ -59,7 +56,7 @@ class Classes:
 
     def descriptions(self) -> dict[str, ClassDescription]:
         """Return what the classes mean, by class; only of those that were described."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.descriptions.all()
 
     def add(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
@@ -71,7 +68,7 @@ class Classes:
         name = as_class_name(name)
         require_printable(name.strip(), "class")
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             if name.strip() not in change.classes.names():
                 change.classes.add([name], who)
 
@@ -104,7 +101,7 @@ class Classes:
         if description is not None:
             described = _validate_descriptions({new_name: description})
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             # A request that is sent again after a lost reply finds the new name.
             is_renamed = change.classes.former_names().get(name) == new_name
             if not is_renamed:
@@ -130,7 +127,7 @@ class Classes:
             InputError: a description is too long.
         """
         validated = _validate_descriptions(descriptions)
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             change.descriptions.write(validated, who)
 
 

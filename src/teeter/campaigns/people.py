@@ -22,7 +22,7 @@ from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, Person, Role
 from teeter.campaigns.review.annotators import annotator_stats
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import CampaignStore, Reading
+from teeter.campaigns.store import Part, Reading
 from teeter.campaigns.store.caching import cached_by
 from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
 
@@ -82,16 +82,14 @@ def require_permission(person: Person | None, permission: str) -> None:
         )
 
 
-class People:
+class People(Part):
     """The members of a campaign. A campaign without members is open to everybody.
 
     Over HTTP a campaign must not be left without an owner, because nobody could manage it then, so
     with ``keep_owner`` methods refuse that. Whoever has the file may do it: they keep the file.
     """
 
-    def __init__(self, store: CampaignStore) -> None:
-        self._store = store
-        self._was_team = False
+    _was_team = False
 
     def is_team(self) -> bool:
         """Return whether several people work on the campaign. One that was a team stays one."""
@@ -102,7 +100,7 @@ class People:
 
     @cached_by(lambda _: int(time.monotonic() / _TEAM_CHECK_SECONDS))
     def _has_several(self) -> bool:
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             if view.settings.overlap > 0 or len(view.people.members()) > 1:
                 return True
             return view.answers.has_several_annotators(except_for=IMPORTED)
@@ -146,7 +144,7 @@ class People:
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
         """Add a member with the token that they have in another campaign, if they have one."""
         # The hash is copied, not the token, which no campaign knows.
-        with other._store.reading() as view:
+        with other._campaign.reading() as view:
             person = other._member(view, name)
 
         self._add(name, role, None if person is None else person.token_hash, who)
@@ -158,7 +156,7 @@ class People:
         require_name(name)
         new_role = _parse_role(role)
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             # Inside the transaction, so that two owners cannot add the same name at once.
             is_first = not change.people.members()
             if keep_owner and is_first and (new_role is not Role.OWNER or name != who.strip()):
@@ -185,7 +183,7 @@ class People:
         """
         new_role = _parse_role(role)
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             member = self._require_member(change, name)
             if keep_owner and not role_allows(new_role, Permission.MANAGE):
                 _require_other_owner(change, name)
@@ -221,7 +219,7 @@ class People:
     def _set_token_hash(
         self, name: str, token_hash: str | None, who: str, what: str, *, keep_owner: bool = False
     ) -> None:
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             member = self._require_member(change, name)
             if keep_owner:
                 _require_other_owner(change, name)
@@ -238,7 +236,7 @@ class People:
             UnknownAnnotatorError: there never was such a member.
             PermissionDeniedError: with ``keep_owner``, they are the only owner.
         """
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             person = change.people.find(name)
             if person is not None and person.removed is not None:
                 return MemberChange(name)
@@ -256,7 +254,7 @@ class People:
         """Let others have the open items of an annotator, member or not."""
         require_printable(name, "annotator's name")
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             return MemberChange(name, change.picks.release(name, who))
 
     def stats(self) -> list[AnnotatorStats]:
@@ -264,27 +262,27 @@ class People:
 
         Answers about withdrawn items count as answers, but not for the accuracy.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return annotator_stats(view)
 
     def list(self) -> list[Person]:
         """Return all members in the order in which they were added."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.people.members()
 
     def find(self, name: str) -> Person | None:
         """Return a member by name, or None."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return self._member(view, name)
 
     def find_by_token(self, token: str) -> Person | None:
         """Return the member who has a token, or None."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.people.find_by_token_hash(hash_token(token))
 
     def find_by_token_prefix(self, name: str, prefix: str) -> Person | None:
         """Return a member by name if the hash of their token begins with a prefix, or None."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             member = self._member(view, name)
 
         # Every hash begins with the empty prefix, which must not let anyone in.

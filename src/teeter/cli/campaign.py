@@ -597,9 +597,13 @@ def review(
 
     with open_campaign(file) as opened:
         with spinner("Reading"):
-            suspects = opened.suspects(n) if what is Reviewed.SUSPECTS else []
+            suspects = opened.review.suspects(n) if what is Reviewed.SUSPECTS else []
             # Read once: a decision that another reviewer makes meanwhile is overridden.
-            disagreements = opened.disagreements()[:n] if what is Reviewed.DISAGREEMENTS else []
+            disagreements = (
+                opened.review.disagreements(n).disagreements
+                if what is Reviewed.DISAGREEMENTS
+                else []
+            )
         if as_json:
             echo_json(suspects or disagreements)
             return

@@ -288,13 +288,13 @@ def resolve_disagreements(
         if choice.action is Action.UNDO:
             # Decisions from before this session are not undone here.
             if decided:
-                opened.undo_decision(reviewer)
+                opened.review.undo_decision(reviewer)
                 position = decided.pop()
             continue
 
         if choice.action is not Action.SKIP:
             # A flagged item has no class: it does not belong in the campaign.
-            opened.decide(disagreement.item, choice.label, reviewer)
+            opened.review.decide(disagreement.item, choice.label, reviewer)
             decided.append(position)
         position += 1
 

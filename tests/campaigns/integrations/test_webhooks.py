@@ -48,7 +48,7 @@ def test_events_are_sent_once_in_their_order_and_signed(campaign: Campaign) -> N
         campaign.tell("i1", "poor", "ann", comment="Ü")
         campaign.skip("i2", "ann")
         campaign.train()
-        campaign.decide("i2", "good", "rey")
+        campaign.review.decide("i2", "good", "rey")
 
         assert deliver_due(campaign).delivered == 3
         assert deliver_due(campaign).delivered == 0

@@ -228,7 +228,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     for n in range(6):
         campaign.tell(f"t{n}", "spam", "ann")
         campaign.tell(f"t{n}", "ham" if n < 2 else "spam", "bob")
-        campaign.decide(f"t{n}", "spam", "rea")
+        campaign.review.decide(f"t{n}", "spam", "rea")
     rows = [{"id": f"t{n}", "label": "ham" if n < 2 else "spam"} for n in range(6)]
     campaign.suggestions.add(rows, "model")
 

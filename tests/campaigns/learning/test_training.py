@@ -67,7 +67,7 @@ def test_a_network_is_measured_as_a_network(tmp_path: Path) -> None:
     estimate = campaign.status().accuracy
     assert estimate is not None
     assert estimate.share > 0.8, "a linear head is half right here"
-    assert len(campaign.suspects(200)) < 40
+    assert len(campaign.review.suspects(200)) < 40
 
 
 @pytest.mark.parametrize("head", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])

@@ -157,7 +157,7 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
         source.tell(item, "left", "cem")
         source.confirm_label(item, "cem")
     source.undo("cem")  # the last confirmation
-    source.decide(first, "right", "rey")
+    source.review.decide(first, "right", "rey")
 
     target = Database(new_location(kind), create=True)
     begun(target)
@@ -165,7 +165,7 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
         elsewhere = Campaign.open(target.url.render_as_string(hide_password=False), "reviews")
         elsewhere.tell("a1", "good", "ann")
         elsewhere.undo("ann")
-        elsewhere.decide("a1", "good", "zoe")
+        elsewhere.review.decide("a1", "good", "zoe")
         elsewhere.database.close()
 
     copy_campaign(source.database, target, "points")

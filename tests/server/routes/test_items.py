@@ -49,7 +49,7 @@ def test_labels_follow_decisions_and_flags_are_shown(client: TestClient, file: P
     campaign.flag("t2", "eve")
     assert client.get(f"{AT}/item?id=t1").json()["label"] == "spam"
 
-    campaign.decide("t1", "ham", "ruth")
+    campaign.review.decide("t1", "ham", "ruth")
     campaign.database.close()
 
     rows = {row["item"]: row for row in client.get(f"{AT}/items?count=5").json()["items"]}

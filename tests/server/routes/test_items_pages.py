@@ -91,8 +91,8 @@ def test_items_of_a_class_are_those_with_that_label(tmp_path: Path) -> None:
     for number in range(12):
         campaign.tell(f"t{number}", "spam", "ann")
         campaign.tell(f"t{number}", "ham" if number % 3 == 0 else "spam", "bob")
-    campaign.decide("t1", "ham", "rey")
-    campaign.decide("t20", "ham", "rey")
+    campaign.review.decide("t1", "ham", "rey")
+    campaign.review.decide("t20", "ham", "rey")
     campaign.database.close()
 
     with serve_campaigns(file) as client:

@@ -119,7 +119,7 @@ def test_labels_that_came_with_the_items_are_of_no_annotator(tmp_path: Path) -> 
     (stats,) = campaign.people.stats()
     assert stats.name == "ann"
     assert stats.matches_consensus is None
-    assert campaign.disagreements() == []
+    assert campaign.review.disagreements().disagreements == []
     campaign.database.close()
 
     with serve_campaigns(tmp_path / "texts.teeter") as client:

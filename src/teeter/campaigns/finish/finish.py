@@ -15,12 +15,12 @@ from teeter.campaigns.finish.frozen_model import choose_model, freeze, load_fini
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.finish.report import look, newest_certificate, set_draws
 from teeter.campaigns.records import Certificate, FinishReport
-from teeter.campaigns.store import Reading
+from teeter.campaigns.store import Part, Reading
 from teeter.campaigns.store.caching import cached_by
 from teeter.errors import InputError, UnknownResourceError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign
+    pass
 
 
 FEWEST_DRAWS = 20
@@ -43,11 +43,8 @@ _CHANGES = (
 """Lines of the history after which a promise with the same terms is a new attempt."""
 
 
-class Finish:
+class Finish(Part):
     """A promise of how many labels of the model are wrong, and its certificates."""
-
-    def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign
 
     def look(
         self,

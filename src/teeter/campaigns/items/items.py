@@ -43,7 +43,7 @@ from teeter.campaigns.records import (
     TableColumn,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import CampaignStore, Reading, StoredItem
+from teeter.campaigns.store import Part, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
@@ -51,7 +51,7 @@ from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.review.review import Review
+    pass
 
 _MAX_TEXT = 20_000
 """Characters of a text that are sent to the page."""
@@ -69,16 +69,12 @@ _PAGE = 500
 """Items that are read at a time."""
 
 
-class Items:
+class Items(Part):
     """The items of a campaign: ``campaign.items``."""
-
-    def __init__(self, store: CampaignStore, review: Review) -> None:
-        self._store = store
-        self._review = review
 
     def columns(self) -> list[TableColumn]:
         """Return the columns that the items came with, in the order of their files."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.tables.columns()
 
     def row(self, item: str) -> dict[str, Any]:
@@ -87,7 +83,7 @@ class Items:
         Raises:
             UnknownItemError: there is no such item.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             stored = view.items.get(item)
             rows = view.tables.for_items([stored.row_id])
 
@@ -102,7 +98,7 @@ class Items:
 
     def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             stored = view.items.by_id(items)
             row_ids = [item.row_id for item in stored.values()]
             shown = read_shown_columns(view, view.settings.show, row_ids)
@@ -142,7 +138,7 @@ class Items:
                 the old one.
         """
         return change_item(
-            self._store,
+            self._campaign,
             str(item),
             text=text,
             features=features,
@@ -173,7 +169,7 @@ class Items:
         item_ids = _item_ids(items)
         require_valid_unicode(reason or "", "reason")
 
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             stored = require_items(change, item_ids)
             inside = [item.item_id for item in stored if item.withdrawn is None]
             change.items.withdraw(inside, who, reason)
@@ -186,7 +182,7 @@ class Items:
             UnknownItemError: one of the items does not exist. Then none is put back.
         """
         item_ids = _item_ids(items)
-        with self._store.writing() as change:
+        with self._campaign.writing() as change:
             stored = require_items(change, item_ids)
             outside = [item.item_id for item in stored if item.withdrawn is not None]
             change.items.put_back(outside, who)
@@ -194,7 +190,7 @@ class Items:
 
     def next_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             items = view.items.all()
 
         numbers = [int(item.item_id) for item in items if item.item_id.isdecimal()]
@@ -202,7 +198,7 @@ class Items:
 
     def count(self) -> ItemCounts:
         """Return how many items there are, and how many have answers of each kind."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             by_kind = view.answers.count_items_by_kind()
             n_withdrawn = view.items.count_withdrawn()
             return ItemCounts(
@@ -215,7 +211,7 @@ class Items:
 
     def newest_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.items.newest_change()
 
     @cached_by(lambda _, view: view.items.newest_row_id())
@@ -255,8 +251,8 @@ class Items:
 
     def page(self, query: ItemQuery) -> ItemPage:
         """Return a page of the table of items."""
-        with self._store.reading() as view:
-            snapshot = self._review.snapshot(view)
+        with self._campaign.reading() as view:
+            snapshot = self._campaign.review.snapshot(view)
             rows = _search(query, view, snapshot)
             row_ids = [row.row_id for row in rows]
             by_item = view.answers.for_items(row_ids)
@@ -279,11 +275,11 @@ class Items:
         Raises:
             UnknownItemError: there is no such item.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             row = view.items.get(item)
             answers = view.answers.for_item(row.row_id)
             content = read_content(view, row)
-            snapshot = self._review.snapshot(view)
+            snapshot = self._campaign.review.snapshot(view)
             unreadable = view.encodings.unreadable([row.row_id])
 
         columns = {} if only_by is not None else replace_surrogates(self.row(item))
@@ -313,7 +309,7 @@ class Items:
         Raises:
             UnknownItemError: there is no such item.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             return view.items.get(item).content
 
     def compare(self, path: Path) -> tuple[int, int]:
@@ -322,7 +318,7 @@ class Items:
         A file is not read if it is older than the campaign. Of a folder, only the names are
         compared.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             created = view.campaign().created
             # When the file was written, or moved to its place.
             status = path.stat()
@@ -352,7 +348,7 @@ class Items:
         )
         has_ids = table is not None and table.id_column is not None
         if not knows_text and not has_ids:
-            with self._store.reading() as view:
+            with self._campaign.reading() as view:
                 n_rows = sum(1 for _ in view.tables.all_rows())
             return max(0, len(entries) - n_rows), 0
 
@@ -377,10 +373,10 @@ class Items:
             FileError: it is not an image, its file is missing or outside the folder.
             InputError: only the campaign's file says that images may be read there.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             row = view.items.get(item)
 
-        folder = require_trusted_folder(self._store.database, self._store.settings.folder)
+        folder = require_trusted_folder(self._campaign.database, self._campaign.settings.folder)
         if row.kind is not ItemKind.IMAGE or folder is None:
             raise FileError(f"{item} is not an image.")
         return resolve_inside(row.content or "", folder)
@@ -396,7 +392,7 @@ class Items:
         Raises:
             UnknownItemError: the map has fewer items.
         """
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             row_ids = self._mapped_row_ids(view)
             if index >= len(row_ids):
                 raise UnknownItemError(
@@ -408,9 +404,9 @@ class Items:
 
     def labels_on_map(self) -> MapLabels:
         """Return which items on the map are labelled or withdrawn, by their indices."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             classes = view.classes.names()
-            snapshot = self._review.snapshot(view)
+            snapshot = self._campaign.review.snapshot(view)
             labels = snapshot.without_withdrawn().labels
             shown_items = [*labels, *snapshot.withdrawn]
             rows = view.items.by_id(shown_items)
@@ -435,7 +431,7 @@ class Items:
 
     def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
         """Return items whose predicted class changed with the newest model, in their order."""
-        with self._store.reading() as view:
+        with self._campaign.reading() as view:
             classes = view.classes.names()
             weights = view.models.newest_weights(2)
             if len(weights) < 2:
@@ -446,7 +442,7 @@ class Items:
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
             is_changed = after[:size] != before[:size]
-            snapshot = self._review.snapshot(view)
+            snapshot = self._campaign.review.snapshot(view)
             # What a model predicts for items that could not be read means nothing.
             hidden = snapshot.withdrawn | view.encodings.unreadable().keys()
             hidden_items = view.items.by_id(list(hidden))

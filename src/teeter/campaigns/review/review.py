@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from teeter.campaigns.classes import as_class_name
+from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.items.items import read_content
+from teeter.campaigns.learning.rounds import RoundSettings
+from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
+    DEFAULT_ANNOTATOR,
     Agreement,
     AnswerKind,
+    AnswerReceipt,
+    Decision,
     Disagreement,
     DisagreementPage,
     RecentAnswer,
+    SuspectLabel,
 )
 from teeter.campaigns.review.annotators import measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
-from teeter.campaigns.store import Reading, Writing
+from teeter.campaigns.store import Part, Reading, Writing
 from teeter.campaigns.store.caching import cached_by
-
-if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign
+from teeter.errors import InputError
 
 
 def _newest_change(review: Review, view: Reading) -> int:
@@ -26,11 +32,8 @@ def _newest_change(review: Review, view: Reading) -> int:
     return view.history.newest_row_id()
 
 
-class Review:
+class Review(Part):
     """Labels that may be wrong, disagreements and decisions, and how far annotators agree."""
-
-    def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign
 
     def snapshot(self, view: Reading) -> CampaignSnapshot:
         """Return all answers and decisions, and the labels that follow, as a transaction sees them.
@@ -67,6 +70,88 @@ class Review:
                 listed.append(disagreement)
 
         return DisagreementPage(listed, waiting=len(disagreements))
+
+    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
+        """Return labels that a model which was not trained on them finds unlikely.
+
+        Args:
+            count: how many labels to return at most.
+            again: include labels that an annotator confirmed.
+        """
+        from teeter.campaigns.asking.selection import find_suspects
+
+        if count < 1:
+            raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
+
+        state = self._campaign.load_state()
+        with self._campaign.reading() as view:
+            confirmed = {} if again else view.answers.confirmed_labels()
+            labels = self.snapshot(view).labels
+        settled = {item for item, label in labels.items() if label == confirmed.get(item)}
+        unlikely = find_suspects(
+            state, RoundSettings.from_settings(self._campaign.settings), count, settled
+        )
+
+        with self._campaign.reading() as view:
+            items = view.items.by_id([label.item for label in unlikely])
+
+        return [replace(label, content=items[label.item].content) for label in unlikely]
+
+    def decide(
+        self,
+        item: str,
+        label: str | None,
+        reviewer: str = DEFAULT_ANNOTATOR,
+        *,
+        comment: str | None = None,
+    ) -> AnswerReceipt:
+        """Decide what an item is, whatever annotators say. The call is idempotent.
+
+        Args:
+            item: the item's id.
+            label: a class; None if the item does not belong.
+            reviewer: who decides.
+            comment: a remark to store with it.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        require_name(reviewer)
+        require_valid_unicode(comment or "", "comment")
+        decision = Decision(
+            str(item),
+            None if label is None else as_class_name(label),
+            reviewer,
+            comment or None,
+        )
+
+        with self._campaign.writing() as change:
+            current = change.decisions.for_item(decision.item)
+            if current == decision and current.number is not None:
+                return AnswerReceipt(current.number, recorded=False)
+            return AnswerReceipt(change.decisions.record(decision))
+
+    def undo_decision(
+        self, reviewer: str = DEFAULT_ANNOTATOR, *, number: int | None = None
+    ) -> Decision | None:
+        """Take back a reviewer's last decision. The one before it holds again.
+
+        Args:
+            reviewer: the reviewer.
+            number: the decision to take back. It is taken back once, however often the call is
+                repeated, and stays if the reviewer has decided since.
+
+        Returns:
+            The decision; None if the reviewer has none, or has decided since.
+
+        Raises:
+            UnknownResourceError: there is no decision of this number.
+            PermissionDeniedError: another reviewer made it.
+        """
+        require_printable(reviewer, "reviewer's name")
+
+        with self._campaign.writing() as change:
+            return change.decisions.undo(reviewer, number)
 
     def recent_decisions(self, reviewer: str, count: int = 10) -> list[RecentAnswer]:
         """Return the last decisions of a reviewer, newest first."""

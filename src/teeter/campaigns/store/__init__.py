@@ -21,7 +21,7 @@ from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
 from teeter.campaigns.store.queries.suggestions import Source, Suggestion
 from teeter.campaigns.store.queries.trained_models import StoredModel
-from teeter.campaigns.store.transaction import CampaignStore, Reading, StoredCampaign, Writing
+from teeter.campaigns.store.transaction import CampaignStore, Part, Reading, StoredCampaign, Writing
 
 __all__ = [
     "BatchOrigin",
@@ -30,6 +30,7 @@ __all__ = [
     "ImportedAnnotation",
     "ItemFeatures",
     "LockName",
+    "Part",
     "Pick",
     "ProjectLink",
     "Reading",

@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -54,6 +54,9 @@ from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQu
 from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
 from teeter.errors import InputError, StoreError, UnknownNameError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,13 @@ class CampaignStore:
             self._parsed = parsed
         self.settings = parsed[1]
         return parsed[1]
+
+
+class Part:
+    """A part of a campaign, such as ``campaign.people``."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.records import PredictionImport, ShownSuggestion, SourceReport
-from teeter.campaigns.store import Reading
+from teeter.campaigns.store import Part, Reading
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
@@ -25,18 +25,15 @@ from teeter.campaigns.suggestions.sources import (
 )
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign
+    pass
 
 
 _MEASURE_SECONDS = 10.0
 """How long a measured accuracy of a source is used. Measuring reads all answers."""
 
 
-class Suggestions:
+class Suggestions(Part):
     """Predictions of other models and language models. They never become labels."""
-
-    def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign
 
     def add(
         self,

@@ -76,7 +76,9 @@ def decide(request: Request, slug: str, body: DecisionIn) -> AnswerReceipt:
     Sent again, it decides once.
     """
     campaign = require_permission(request, slug, Permission.DECIDE).campaign
-    receipt = campaign.decide(body.item, body.label, current_user(request), comment=body.comment)
+    receipt = campaign.review.decide(
+        body.item, body.label, current_user(request), comment=body.comment
+    )
     return replace(receipt, labelled=campaign.items.count().labelled)
 
 
@@ -96,7 +98,7 @@ def undo_decision(request: Request, slug: str, body: UndoIn) -> Decision | None:
     It returns null if there was nothing to undo, because you have decided since.
     """
     campaign = require_permission(request, slug, Permission.DECIDE).campaign
-    return campaign.undo_decision(current_user(request), number=body.number)
+    return campaign.review.undo_decision(current_user(request), number=body.number)
 
 
 # Agreement

@@ -150,7 +150,7 @@ class TaskHandlers:
         self, location: str, report: ReportStatus, *, count: int
     ) -> list[SuspectLabel]:
         """Find labels that may be wrong, the least likely first."""
-        return self.campaign(location).suspects(count)
+        return self.campaign(location).review.suspects(count)
 
     def predict(
         self, location: str, report: ReportStatus, *, texts: list[str]

@@ -31,7 +31,6 @@ from teeter.campaigns.integrations.label_studio.payloads import (
 )
 from teeter.campaigns.integrations.label_studio.pull import (
     LABEL_STUDIO_ANNOTATOR,
-    PullSummary,
     import_annotations,
 )
 from teeter.campaigns.integrations.label_studio.push import TaskPusher
@@ -288,7 +287,24 @@ class LabelStudio:
             self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
 
         sent = self._push_tasks(project, tasks)
-        return self._build_result(project, pulled, model_version, sent)
+        waiting = self._count_waiting()
+        notes = pulled.notes(self.campaign.classes.names())
+        if waiting == 0:
+            notes.append("No items are left to label.")
+
+        return SyncResult(
+            url=self.client.url,
+            project=project.id,
+            created=project.was_created,
+            labels=pulled.labels,
+            skips=pulled.skips,
+            corrected=pulled.corrected,
+            withdrawn=pulled.withdrawn,
+            model=model_version,
+            sent=sent,
+            waiting=waiting,
+            notes=tuple(notes),
+        )
 
     # Project
 
@@ -422,25 +438,3 @@ class LabelStudio:
     def _count_waiting(self) -> int:
         with self.campaign.reading() as view:
             return len(view.picks.open_picks(LABEL_STUDIO_ANNOTATOR))
-
-    def _build_result(
-        self, project: _OpenProject, pulled: PullSummary, model_version: int | None, sent: int
-    ) -> SyncResult:
-        waiting = self._count_waiting()
-        notes = pulled.notes(self.campaign.classes.names())
-        if waiting == 0:
-            notes.append("No items are left to label.")
-
-        return SyncResult(
-            url=self.client.url,
-            project=project.id,
-            created=project.was_created,
-            labels=pulled.labels,
-            skips=pulled.skips,
-            corrected=pulled.corrected,
-            withdrawn=pulled.withdrawn,
-            model=model_version,
-            sent=sent,
-            waiting=waiting,
-            notes=tuple(notes),
-        )

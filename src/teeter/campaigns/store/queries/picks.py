@@ -392,7 +392,15 @@ class PickQueries(Queries):
         if not wanted:
             return 0
 
-        earlier = self._last_pick_of_each([row.id for row in wanted])
+        # The last pick of each item, with the origin of its batch.
+        wanted_ids = [row.id for row in wanted]
+        last_ids = select(func.max(PICKS.id)).where(PICKS.item_id.in_(wanted_ids))
+        last_picks = (
+            select(schema.picks, BATCHES.strategy, BATCHES.seed, BATCHES.model_version)
+            .join(schema.batches)
+            .where(PICKS.id.in_(last_ids.group_by(PICKS.item_id)))
+        )
+        earlier = {row.item_id: row for row in self._execute(last_picks)}
 
         # The annotator gets each item for the reason that the first one got it. Control items stay
         # control items, or agreement on them could not be told from agreement on hard ones.
@@ -408,22 +416,9 @@ class PickQueries(Queries):
         if earlier:
             origin = _newest_origin(list(earlier.values()))
 
-        self.remove_ready([row.id for row in wanted])
+        self.remove_ready(wanted_ids)
         self.add_batch(annotator, picks, origin)
         return len(picks)
-
-    def _last_pick_of_each(self, row_ids: Sequence[int]) -> dict[int, Row[Any]]:
-        """Return the last pick of each item and the origin of its batch, by the item's row id."""
-        last_ids = (
-            select(func.max(PICKS.id)).where(PICKS.item_id.in_(row_ids)).group_by(PICKS.item_id)
-        )
-        query = (
-            select(schema.picks, BATCHES.strategy, BATCHES.seed, BATCHES.model_version)
-            .join(schema.batches)
-            .where(PICKS.id.in_(last_ids))
-        )
-        rows = self._execute(query)
-        return {row.item_id: row for row in rows}
 
     def _assign_ready(self, annotator: str, count: int) -> int:
         """Assign picks made ahead, but none of an item that this annotator skipped."""
@@ -546,22 +541,20 @@ class PickQueries(Queries):
             self.set_state([row.id for row in batch], PickState.RETURNED)
             detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
             self._note(batch[0].annotator, "returned", detail)
-            self._offer_again(batch, newest_version)
+
+            # Ready again, except those that an older model chose.
+            current = [
+                _pick(row)
+                for row in batch
+                if row.arm != PickArm.PICKED or row.model_version == newest_version
+            ]
+            picks = self.unassigned(current)
+            if picks:
+                self.add_batch(None, picks, _newest_origin(batch))
 
         # After all batches: an item may have been open with several annotators.
         self.update_missing([row.item_id for row in rows])
         return len(rows)
-
-    def _offer_again(self, batch: Sequence[Row[Any]], newest_version: int) -> None:
-        """Make returned picks ready, except those that an older model chose."""
-        current = [
-            _pick(row)
-            for row in batch
-            if row.arm != PickArm.PICKED or row.model_version == newest_version
-        ]
-        picks = self.unassigned(current)
-        if picks:
-            self.add_batch(None, picks, _newest_origin(batch))
 
     def count_active_annotators(self, except_for: str | None = None) -> int:
         """Return how many annotators are at work: they have a lease that has not expired.
