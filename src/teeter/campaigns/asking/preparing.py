@@ -74,7 +74,12 @@ class Preparation:
             report(StatusReport(Activity.PICKING))
             questions = self.campaign.ask(len(waiting) + batch, annotator, state=state)
             waiting = [question.item for question in questions]
-        self._keep_ready(batch, state)
+
+        # Ahead for the active annotators, unless nothing was left to pick the last time.
+        with self.campaign.reading() as view:
+            current = (view.models.newest_version(), view.items.count(), view.settings)
+        if self._exhausted_by != current and not keep_ready(self.campaign, batch, state=state):
+            self._exhausted_by = current
 
         # The server keeps explanations, so each is sent once per model.
         explanations = self._explainer.explain(self.campaign, waiting[: 3 * batch], state)
@@ -115,16 +120,6 @@ class Preparation:
         if model is not None and model.version != state.version:
             state = with_model(state, model.version, model.weights)
         return trained, state
-
-    def _keep_ready(self, batch: int, state: RoundState | None) -> None:
-        """Pick ahead for the active annotators, unless nothing was left to pick the last time."""
-        with self.campaign.reading() as view:
-            current = (view.models.newest_version(), view.items.count(), view.settings)
-
-        if self._exhausted_by == current:
-            return
-        if not keep_ready(self.campaign, batch, state=state):
-            self._exhausted_by = current
 
     def _count_new_labels(self) -> int:
         """Return the number of labels since the newest model began to be trained."""

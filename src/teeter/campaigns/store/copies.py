@@ -21,33 +21,22 @@ from teeter.campaigns.store.transaction import add_campaign, find_campaign, list
 from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 
-_TABLES = (
-    schema.classes,
-    schema.items,
-    schema.imported_tables,
-    schema.imported_rows,
-    schema.encodings,
-    schema.vectors,
-    schema.models,
-    schema.batches,
-    schema.picks,
-    schema.answers,
-    schema.decisions,
-    schema.people,
-    schema.label_studio,
-    schema.label_studio_answers,
-    schema.finishes,
-    schema.certificates,
-    schema.class_descriptions,
-    schema.text_vectors,
-    schema.sources,
-    schema.suggestions,
-    schema.model_replies,
-    schema.shown_suggestions,
+_NOT_COPIED = (
+    schema.campaigns,
+    schema.locks,
+    schema.webhooks,
+    schema.webhook_deliveries,
     schema.history,
 )
-"""The tables to copy, each after those that its foreign keys point to. Locks stay
-behind, and so do webhooks: two campaigns must not tell a receiver the same."""
+
+_TABLES = (
+    *(table for table in schema.metadata.sorted_tables if table not in _NOT_COPIED),
+    schema.history,
+)
+"""The tables to copy, each after those that its foreign keys point to, and the history after all
+whose row ids it names. Locks stay behind, and so do webhooks: two campaigns must not tell a
+receiver the same.
+"""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""

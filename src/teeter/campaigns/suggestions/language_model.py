@@ -23,7 +23,6 @@ from teeter.campaigns.store import (
     Source,
     StoredItem,
     Suggestion,
-    Writing,
 )
 from teeter.campaigns.suggestions.chat_client import (
     MAX_REPLY_TOKENS,
@@ -180,7 +179,24 @@ def ask_language_model(
     client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
 
     with store.writing() as change:
-        source = _register_source(change, model, client.url, who)
+        for existing in change.suggestions.sources():
+            is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
+            if existing.name == model.source_name and not is_same_kind:
+                raise InputError(
+                    f"{existing.name!r} is already the name of {existing.kind} from a file: give "
+                    f"the language model another name."
+                )
+
+        # Never the key, which is in the environment only.
+        detail = {
+            "url": client.url,
+            "model": model.model,
+            "input_price": model.input_price,
+            "output_price": model.output_price,
+            "budget": model.budget,
+        }
+        source = Source(model.source_name, SourceKind.LANGUAGE_MODEL, detail)
+        source = change.suggestions.write_source(source, who)
     with store.reading() as view:
         prompt = build_prompt(
             view.classes.names(),
@@ -191,33 +207,6 @@ def ask_language_model(
 
     run = _Run(store, model, source, prompt, client, again)
     return run.execute(items, limit, progress, stop or threading.Event())
-
-
-def _register_source(
-    change: Writing,
-    model: LanguageModel,
-    url: str,
-    who: str,
-) -> Source:
-    """Store what is known of a language model, and return it as a source."""
-    for existing in change.suggestions.sources():
-        is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
-        if existing.name == model.source_name and not is_same_kind:
-            raise InputError(
-                f"{existing.name!r} is already the name of {existing.kind} from a file: give the "
-                f"language model another name."
-            )
-
-    # Never the key, which is in the environment only.
-    detail = {
-        "url": url,
-        "model": model.model,
-        "input_price": model.input_price,
-        "output_price": model.output_price,
-        "budget": model.budget,
-    }
-    source = Source(model.source_name, SourceKind.LANGUAGE_MODEL, detail)
-    return change.suggestions.write_source(source, who)
 
 
 _Pending: TypeAlias = dict[Future[ModelReply], tuple[list[StoredItem], float]]

@@ -327,29 +327,22 @@ def store_predictions(
         change.suggestions.clear(source)
         change.suggestions.write(source, list(usable.values()))
 
+    sentences = [f"Added {pluralize(len(usable), 'suggestion')} by {name}."]
+    if unknown_items:
+        count = pluralize(unknown_items, "prediction")
+        sentences.append(f"Left out {count} for items that the campaign does not have.")
+    if unknown_labels:
+        count = pluralize(sum(unknown_labels.values()), "prediction")
+        listed = list_some([repr(label) for label in unknown_labels], _NAMED_LABELS)
+        sentences.append(f"Left out {count} of classes that the campaign does not have: {listed}.")
     return PredictionImport(
         source=name,
         stored=len(usable),
         unknown_items=unknown_items,
         unknown_labels=unknown_labels,
         missing=len(item_ids) - len(usable),
-        sentences=_describe_import(name, len(usable), unknown_items, unknown_labels),
+        sentences=sentences,
     )
-
-
-def _describe_import(
-    source: str, stored: int, unknown_items: int, unknown_labels: Mapping[str, int]
-) -> list[str]:
-    """Return what became of predictions as sentences for people."""
-    sentences = [f"Added {pluralize(stored, 'suggestion')} by {source}."]
-    if unknown_items:
-        count = pluralize(unknown_items, "prediction")
-        sentences.append(f"Left out {count} for items that the campaign does not have.")
-    if unknown_labels:
-        count = pluralize(sum(unknown_labels.values()), "prediction")
-        listed = list_some([repr(name) for name in unknown_labels], _NAMED_LABELS)
-        sentences.append(f"Left out {count} of classes that the campaign does not have: {listed}.")
-    return sentences
 
 
 def validate_source_name(name: str) -> str:

@@ -212,7 +212,23 @@ class TaskPusher:
             The number of new tasks.
         """
         project_id = tasks.project_id
-        new_tasks = self._build_tasks(project_id, self.unsent_picks(link, tasks))
+        scored_picks = self.unsent_picks(link, tasks)
+        picks = [pick for pick, _ in scored_picks]
+        item_ids = [pick.item for pick in picks]
+        contents = self._task_contents(project_id, item_ids)
+        missing_answers = self._count_missing_answers(item_ids)
+        suggestions = self._find_suggestions(picks)
+        new_tasks = [
+            NewTask(
+                item_id=pick.item,
+                content=contents[pick.item],
+                rank=pick.rank,
+                score=score,
+                overlap=missing_answers[pick.item],
+                suggestion=suggestions.get(pick.item),
+            )
+            for pick, score in scored_picks
+        ]
         # The size of the request, apart from a few separators.
         sizes = [len(json.dumps(task.to_json())) for task in new_tasks]
 
@@ -231,27 +247,6 @@ class TaskPusher:
             # A project hides predictions unless suggestions were asked for.
             self.client.update_project(project_id, show_collab_predictions=True)
         return len(new_tasks)
-
-    def _build_tasks(
-        self, project_id: int, scored_picks: Sequence[tuple[Pick, float]]
-    ) -> list[NewTask]:
-        picks = [pick for pick, _ in scored_picks]
-        item_ids = [pick.item for pick in picks]
-        contents = self._task_contents(project_id, item_ids)
-        missing_answers = self._count_missing_answers(item_ids)
-        suggestions = self._find_suggestions(picks)
-
-        return [
-            NewTask(
-                item_id=pick.item,
-                content=contents[pick.item],
-                rank=pick.rank,
-                score=score,
-                overlap=missing_answers[pick.item],
-                suggestion=suggestions.get(pick.item),
-            )
-            for pick, score in scored_picks
-        ]
 
     def _find_suggestions(self, picks: Sequence[Pick]) -> dict[str, ShownSuggestion]:
         """Return what to suggest about items by item id, except for those answered blind."""

@@ -44,26 +44,6 @@ LOCK_POLL_SECONDS = 0.5
 """Time between two attempts to acquire the lock."""
 
 
-def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) -> ProjectLink:
-    """Return the link of a campaign, and create it if it is missing.
-
-    Args:
-        url: URL of the Label Studio, for a new link.
-        replace_project: Create another link even if there is one. A link whose project was not
-            created yet is used nevertheless, so that a killed sync can be repeated.
-    """
-
-    # Read and inserted in one transaction, so that two syncs do not create two links.
-    with campaign.writing() as change:
-        link = change.label_studio.current_link()
-        if link is not None and (link.project_id is None or not replace_project):
-            return link
-
-        # Random: the id of a project may be used again, by another server or after a restore.
-        marker = f"teeter:{secrets.token_hex(8)}"
-        return change.label_studio.add_link(url, marker)
-
-
 def save_project(
     campaign: Campaign, link: ProjectLink, url: str, project_id: int, *, was_created: bool
 ) -> ProjectLink:
@@ -310,7 +290,17 @@ class LabelStudio:
 
     def _open_project(self) -> _OpenProject:
         """Return the campaign's project; create it if it is missing."""
-        link = open_link(self.campaign, self.client.url, replace_project=self._needs_new_project)
+        # Read and inserted in one transaction, so that two syncs do not create two links.
+        with self.campaign.writing() as change:
+            link = change.label_studio.current_link()
+            has_project = link is not None and link.project_id is not None
+            # A link whose project was not created yet is used, so that a killed sync can be
+            # repeated.
+            if link is None or (self._needs_new_project and has_project):
+                # Random: the id of a project may be used again, by another server or after a
+                # restore.
+                marker = f"teeter:{secrets.token_hex(8)}"
+                link = change.label_studio.add_link(self.client.url, marker)
         self._needs_new_project = False
 
         if link.project_id is None:

@@ -62,7 +62,16 @@ class ImportedTableQueries(Queries):
         item_ids = list(dict.fromkeys(item_id for item_id, _, _ in rows))
         row_ids = select(ITEMS.key, ITEMS.id).where(ITEMS.campaign_id == self._campaign_id)
         item_row_ids = {item.key: item.id for item in self._in_parts(row_ids, ITEMS.key, item_ids)}
-        stored = self._row_ids_by_key(list(set(item_row_ids.values())))
+
+        # The rows that are stored already by item and id, each list in the order of the file.
+        stored: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        in_order = select(schema.imported_rows).order_by(IMPORTED_ROWS.id)
+        for old in self._in_parts(
+            in_order.with_only_columns(IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key),
+            IMPORTED_ROWS.item_id,
+            list(set(item_row_ids.values())),
+        ):
+            stored[old.item_id, old.key].append(old.id)
         table_ids: dict[int, int] = {}
 
         new_values = []
@@ -88,17 +97,6 @@ class ImportedTableQueries(Queries):
 
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
             self._insert_all(schema.imported_rows, new_values[start : start + _ROWS_AT_ONCE])
-
-    def _row_ids_by_key(
-        self, item_row_ids: Sequence[int]
-    ) -> defaultdict[tuple[int, str], list[int]]:
-        """Return the stored rows of items by item and id, each list in the order of the file."""
-        row_ids: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
-        columns = (IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key)
-        query = select(*columns).order_by(IMPORTED_ROWS.id)
-        for row in self._in_parts(query, IMPORTED_ROWS.item_id, item_row_ids):
-            row_ids[row.item_id, row.key].append(row.id)
-        return row_ids
 
     def _find_or_add_table(self, table: ImportedTable) -> int:
         """Return the row id of a table. Files with the same columns share one."""

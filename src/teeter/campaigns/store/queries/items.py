@@ -365,15 +365,9 @@ class ItemQueries(Queries):
             rows.append(row)
         self._insert_all(schema.items, rows)
 
-        self._note_addition(who, result)
-
-        return result.new, result.duplicates
-
-    def _note_addition(self, who: str, result: Deduplicated) -> None:
-        """Note the new items and the ids that stand for others, in lines that are not too long."""
+        # The new items and the ids that stand for others, in lines that are not too long.
         item_ids = [item.key for item in result.new]
         aliases = [[given, stored] for given, stored in result.duplicates if given != stored]
-
         for start in range(0, max(len(item_ids), len(aliases)), _MOST_IDS_IN_LINE):
             part = slice(start, start + _MOST_IDS_IN_LINE)
             detail = {
@@ -383,6 +377,8 @@ class ItemQueries(Queries):
                 "same": aliases[part],
             }
             self._note(who, "added", detail)
+
+        return result.new, result.duplicates
 
     def aliases(self) -> dict[str, str]:
         """Return the ids that duplicates came with, and the id of the stored item for each."""
