@@ -172,7 +172,7 @@ def test_a_file_whose_folder_is_no_text_leaves_the_others_served(tmp_path: Path)
         Campaign.open(bad)
     workspace = Workspace([], security=SecurityConfig(b"secret"), folder=tmp_path)
     try:
-        assert list(workspace.services) == ["good"]
+        assert list(workspace.campaigns) == ["good"]
         assert "bad.teeter" in workspace.unreadable_files["bad.teeter"]
     finally:
         workspace.close()

@@ -320,7 +320,7 @@ def test_a_campaign_is_created_from_items_with_classes(
     arguments = (items, "--classes", "spam,ham", "--port", port.number)
     for _ in range(2):  # the second time, the campaign exists
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
-        assert workspace.services["mail"].campaign.classes.names() == ("spam", "ham")
+        assert workspace.campaigns["mail"].classes.names() == ("spam", "ham")
 
 
 def test_a_folder_outside_the_files_own_is_trusted_once(

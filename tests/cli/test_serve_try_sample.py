@@ -55,7 +55,7 @@ def test_the_browser_opens_at_the_first_question(
     assert "Created a sample campaign in teeter-try" in output
     assert "/c/messages  (Press Ctrl+C to stop" in output
     (workspace,) = workspaces
-    assert list(workspace.services) == ["messages"]
+    assert list(workspace.campaigns) == ["messages"]
     assert not workspace.auth.requires_login()
 
 
@@ -67,7 +67,7 @@ def test_a_second_call_continues(
     assert made_samples == ["texts"]
 
     teeter("try", "images", "--no-open")
-    assert list(workspaces[-1].services) == ["messages", "clothes"]
+    assert list(workspaces[-1].campaigns) == ["messages", "clothes"]
 
 
 def test_an_unknown_sample_is_refused(teeter: Teeter, tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from teeter.campaigns.records import (
     EncodingResult,
     ImportResult,
 )
-from teeter.server.service import make_slug
 from teeter.server.worker.background import DRAW_MAP, FIND_SUSPECTS, MapKind
-from teeter.server.workspace import Workspace, _MapDrawings
+from teeter.server.workspace import Workspace, _MapDrawings, make_slug
 
 DAMAGED = b"not a database at all, and long enough to look at " * 20
 
@@ -92,8 +91,8 @@ def test_failed_background_work_does_not_disclose_paths(tmp_path: Path, path: st
         )
         search = workspace.trainer.submit(FIND_SUSPECTS, missing, count=3)
         assert str(tmp_path) in str(drawing.exception())
-        workspace._drawings["texts", MapKind.PCA] = _MapDrawings(current=drawing)
-        workspace._searches["texts"] = search
+        workspace._drawings[str(file), MapKind.PCA] = _MapDrawings(current=drawing)
+        workspace._searches[str(file)] = search
 
         status = client.get(path).json()
         assert status["state"] == "failed"
@@ -134,7 +133,7 @@ def test_a_campaign_that_is_damaged_while_it_is_served_does_not_stop_others(
 
         content = damaged.read_bytes()
         damaged.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
-        workspace.services["worse"].campaign.database.close()
+        workspace.campaigns["worse"].database.close()
         workspace.campaign_tokens.refresh()
 
         assert client.get("/api/v1/campaigns/worse").status_code == 503

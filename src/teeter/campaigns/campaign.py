@@ -129,6 +129,8 @@ class Campaign(CampaignStore):
     ) -> None:
         super().__init__(database, campaign_id, settings, clock)
         self.name = name
+        self.location = ""
+        """What ``open`` was given: a file, or a URL with the name after ``#``."""
         self.people = People(self)
         self.review = Review(self)
         self.classes = Classes(self)
@@ -167,10 +169,11 @@ class Campaign(CampaignStore):
             UnknownNameError: it has no campaign of that name.
         """
         # A name that is given separately wins, since ``#`` may be part of a file name.
+        place = location
         if name is None:
-            location, name = split_location(location)
+            place, name = split_location(location)
 
-        database = Database(location)
+        database = Database(place)
         try:
             stored = find_campaign(database, name)
             settings = settings_from_json(
@@ -180,7 +183,9 @@ class Campaign(CampaignStore):
             database.close()
             raise
 
-        return cls(database, stored.row_id, stored.name, settings, clock=clock)
+        campaign = cls(database, stored.row_id, stored.name, settings, clock=clock)
+        campaign.location = str(location)
+        return campaign
 
     @classmethod
     def make(

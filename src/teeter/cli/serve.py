@@ -551,16 +551,16 @@ def _report_problems(workspace: Workspace, trusted: list[str]) -> None:
     from teeter.campaigns.trust import find_untrusted
 
     # A copy, because other threads open and close campaigns.
-    for service in list(workspace.services.values()):
+    for campaign in list(workspace.campaigns.values()):
         try:
-            sentences = find_untrusted(service.campaign, trusted)
-            missing = describe_missing_images(service.campaign)
+            sentences = find_untrusted(campaign, trusted)
+            missing = describe_missing_images(campaign)
         except StoreError:
             continue  # the page reports a campaign that cannot be read
         if missing is not None and missing not in sentences:
             sentences.append(missing)
         for sentence in sentences:
-            typer.echo(f"{service.campaign.name}: {sentence}", err=True)
+            typer.echo(f"{campaign.name}: {sentence}", err=True)
 
 
 def _run(

@@ -155,7 +155,7 @@ def make_app(
         language_model=language_model,
     )
 
-    webhook_sender = WebhookSender(lambda: list(workspace.services.values()))
+    webhook_sender = WebhookSender(lambda: list(workspace.campaigns.values()))
 
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from fastapi.templating import Jinja2Templates
 
 from teeter.base.wording import pluralize
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items.columns import format_cell
 from teeter.campaigns.records import (
     Disagreement,
@@ -29,7 +30,6 @@ from teeter.server.access.permissions import (
     permissions_in,
     require_permission,
 )
-from teeter.server.service import CampaignService
 from teeter.server.workspace import ServedCampaign
 
 QUESTIONS_ON_PAGE = 40
@@ -117,8 +117,9 @@ class CampaignPage:
     """A page of a campaign that is being made."""
 
     request: Request
-    service: CampaignService
-    campaign: ServedCampaign
+    campaign: Campaign
+    served: ServedCampaign
+    """What the templates have of it."""
     tab: str
     """The menu entry that is marked."""
 
@@ -128,7 +129,7 @@ class CampaignPage:
             self.request,
             template,
             status=status,
-            campaign=self.campaign,
+            campaign=self.served,
             tab=self.tab,
             **context,
         )
@@ -151,10 +152,10 @@ class CampaignPage:
             waiting: number of disagreements that need a decision.
             is_name_shared: whether another browser is used under the same name.
         """
-        suggestions = self.service.campaign.suggestions
+        suggestions = self.campaign.suggestions
         start = LabelPageStart(
-            **vars(self.campaign),
-            campaign=self.service.campaign.identity(),
+            **vars(self.served),
+            campaign=self.campaign.identity(),
             annotator=current_user(self.request),
             mode=mode,
             questions=questions,
@@ -180,11 +181,11 @@ def open_campaign_page(
         UnknownResourceError: there is no such campaign.
         PermissionDeniedError: the user lacks the permission.
     """
-    service = require_permission(request, slug, permission)
-    return CampaignPage(request, service, describe_campaign(request, service), tab)
+    campaign = require_permission(request, slug, permission)
+    return CampaignPage(request, campaign, describe_campaign(request, slug, campaign), tab)
 
 
-def describe_campaign(request: Request, service: CampaignService) -> ServedCampaign:
+def describe_campaign(request: Request, slug: str, campaign: Campaign) -> ServedCampaign:
     """Return a campaign, its progress, and what the user of a request may do in it."""
-    permissions = permissions_in(request, service)
-    return get_workspace(request).describe_campaign(service, permissions)
+    permissions = permissions_in(request, campaign)
+    return get_workspace(request).describe_campaign(slug, campaign, permissions)

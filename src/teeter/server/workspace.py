@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from unicodedata import combining, normalize
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.encoding import has_unencoded_items
@@ -42,7 +43,6 @@ from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
-from teeter.server.service import CampaignService, make_slug
 from teeter.server.worker.background import (
     CREATE_CAMPAIGN,
     DRAW_MAP,
@@ -112,6 +112,9 @@ class CampaignDatabase:
 
 
 logger = logging.getLogger(__name__)
+
+_WRITE_TIMEOUT = 10
+"""Seconds that an answer waits for another process that writes. The page waits 20 for us."""
 
 _MAX_JOBS = 200
 """Jobs whose results are kept."""
@@ -216,9 +219,9 @@ class Workspace:
         self.slow_worker = BackgroundWorker(batch)
         """Creates campaigns and draws slow maps, so that they do not delay the trainer."""
 
-        self.services: dict[str, CampaignService] = {}
+        self.campaigns: dict[str, Campaign] = {}
         """The open campaigns by slug."""
-        self.campaign_tokens = CampaignTokens(self.services)
+        self.campaign_tokens = CampaignTokens(self.campaigns)
         self.auth = Authenticator(security, self.campaign_tokens)
         self.unreadable_files: dict[str, str] = {}
         """Files of the folder that cannot be opened, and why."""
@@ -229,16 +232,16 @@ class Workspace:
         self._creations: dict[str, tuple[object, Job[CreatedCampaign]]] = {}
         """What was asked, and the job that does it, by the name of the new campaign."""
         self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
-        """By the slug of a campaign and the kind of map."""
+        """By the location of a campaign and the kind of map."""
         self._searches: dict[str, Future[list[SuspectLabel]]] = {}
-        """The newest search for wrong labels, by the slug of a campaign."""
+        """The newest search for wrong labels, by the location of a campaign."""
         self._encode_timers: dict[str, threading.Timer] = {}
-        """By the slug of a campaign to which items were added."""
+        """By the location of a campaign to which items were added."""
         self._lock = threading.Lock()
 
         self.suggester: Suggester | None = None
         if language_model is not None:
-            self.suggester = Suggester(language_model, lambda: self.services.values())
+            self.suggester = Suggester(language_model, lambda: self.campaigns.values())
 
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for location in locations:
@@ -247,20 +250,22 @@ class Workspace:
 
     # Campaigns
 
-    def open(self, location: str | Path) -> CampaignService:
-        """Open a campaign, unless it is open already."""
+    def open(self, location: str | Path) -> str:
+        """Open a campaign, unless it is open already, and return its name in addresses."""
         with self._lock:
-            for service in self.services.values():
-                if _normalize_location(service.location) == _normalize_location(location):
-                    return service
+            for slug, campaign in self.campaigns.items():
+                if _normalize_location(campaign.location) == _normalize_location(location):
+                    return slug
 
-            service = CampaignService(location, slug="")
+            campaign = Campaign.open(location)
+            # Shorter than the default: people should see at once that an answer is not saved.
+            campaign.database.write_timeout = _WRITE_TIMEOUT
             # Given here, under the lock: two files may hold campaigns of the same name.
-            service.slug = make_slug(service.campaign.name, self.services)
-            self.services[service.slug] = service
+            slug = make_slug(campaign.name, self.campaigns)
+            self.campaigns[slug] = campaign
             # It may have members.
             self.campaign_tokens.refresh()
-            return service
+            return slug
 
     @property
     def can_create_campaigns(self) -> bool:
@@ -297,24 +302,24 @@ class Workspace:
         if self.folder is None:
             return
 
-        for slug, service in list(self.services.items()):
-            if service.campaign.database.is_in_place() or service.campaign.database.path is None:
+        for slug, campaign in list(self.campaigns.items()):
+            path = campaign.database.path
+            if path is None or campaign.database.is_in_place():
                 continue
             # Campaigns from elsewhere were named by the user: their pages say what is missing.
-            if service.campaign.database.path.parent.resolve() == self.folder.resolve():
-                del self.services[slug]
-                service.campaign.database.close()
+            if path.parent.resolve() == self.folder.resolve():
+                del self.campaigns[slug]
+                campaign.database.close()
 
-    def service(self, slug: str) -> CampaignService:
+    def campaign(self, slug: str) -> Campaign:
         """Return the campaign with a name in addresses.
 
         Raises:
             UnknownResourceError: there is no such campaign.
         """
-        service = self.services.get(slug)
-        if service is None:
+        if slug not in self.campaigns:
             raise UnknownResourceError(f"There is no campaign {slug[:100]!r}.")
-        return service
+        return self.campaigns[slug]
 
     def require_suggester(self) -> Suggester:
         """Return what asks a language model for suggestions.
@@ -329,13 +334,13 @@ class Workspace:
             )
         return self.suggester
 
-    def describe_news(self, service: CampaignService) -> str:
+    def describe_news(self, campaign: Campaign) -> str:
         """Return what is being done for a campaign in the background, in one sentence."""
-        return self._describe_news(service, service.campaign.newest_model())
+        return self._describe_news(campaign, campaign.newest_model())
 
-    def _describe_news(self, service: CampaignService, newest_model: ModelRound | None) -> str:
+    def _describe_news(self, campaign: Campaign, newest_model: ModelRound | None) -> str:
         try:
-            _ = service.campaign.image_folder
+            _ = campaign.image_folder
         except InputError:
             # The sentence of the error names folders of the server.
             return (
@@ -343,11 +348,11 @@ class Workspace:
                 "not beside its file. The terminal of teeter serve says what to do."
             )
 
-        slow_status = self.slow_worker.status(service.location)
+        slow_status = self.slow_worker.status(campaign.location)
         if slow_status.activity is Activity.ENCODING:
             return slow_status.describe()
 
-        status = self.trainer.status(service.location)
+        status = self.trainer.status(campaign.location)
         # A worker that was just started has not trained: the database knows the newest model.
         if newest_model is not None:
             status.version = status.version or newest_model.version
@@ -357,24 +362,24 @@ class Workspace:
         return self.redact_paths(status.describe())
 
     def describe_campaign(
-        self, service: CampaignService, permissions: Collection[Permission]
+        self, slug: str, campaign: Campaign, permissions: Collection[Permission]
     ) -> ServedCampaign:
         """Return a campaign and its progress."""
-        settings = service.campaign.settings
-        counts = service.campaign.items.count()
-        newest_model = service.campaign.newest_model()
+        settings = campaign.settings
+        counts = campaign.items.count()
+        newest_model = campaign.newest_model()
         return ServedCampaign(
-            slug=service.slug,
-            name=service.campaign.name,
+            slug=slug,
+            name=campaign.name,
             kind=ItemKind(settings.kind),
             strategy=settings.strategy,
             instructions=settings.instructions,
-            classes=service.campaign.classes.all(),
+            classes=campaign.classes.all(),
             **vars(counts),
             model=0 if newest_model is None else newest_model.version,
-            news=self._describe_news(service, newest_model),
+            news=self._describe_news(campaign, newest_model),
             permissions=sorted(permissions),
-            is_team=service.campaign.people.is_team(),
+            is_team=campaign.people.is_team(),
         )
 
     def redact_paths(self, sentence: str) -> str:
@@ -384,17 +389,17 @@ class Workspace:
             folders.add(self.folder.absolute())
 
         # A copy: other threads open and close campaigns meanwhile.
-        for service in list(self.services.values()):
-            image_folder = service.campaign.settings.folder
+        for campaign in list(self.campaigns.values()):
+            image_folder = campaign.settings.folder
             if image_folder is not None:
                 folders.add(Path(image_folder))
-            if service.campaign.database.path is not None:
-                folders.add(service.campaign.database.path.parent)
+            if campaign.database.path is not None:
+                folders.add(campaign.database.path.parent)
             else:
-                location = service.campaign.database.display_url
+                location = campaign.database.display_url
                 # Host and user of a database server are for the person who runs teeter alone.
                 sentence = sentence.replace(f"database {location}", "database")
-                sentence = sentence.replace(location, service.campaign.name)
+                sentence = sentence.replace(location, campaign.name)
 
         for folder in folders:
             # A campaign's file may name a folder that is no path.
@@ -515,7 +520,7 @@ class Workspace:
         *,
         columns: ItemColumns,
         owner: str,
-        owned: CampaignService | None,
+        owned: Campaign | None,
         asked: object = None,
     ) -> Job[CreatedCampaign]:
         """Create a campaign in the background.
@@ -542,12 +547,13 @@ class Workspace:
                 if self.database is not None:
                     location = self.database.move_in(path)
 
-                service = self.open(location)
-                if has_unencoded_items(service.campaign):
-                    self.encode(service)
+                slug = self.open(location)
+                campaign = self.campaigns[slug]
+                if has_unencoded_items(campaign):
+                    self.encode(campaign)
 
                 imported = self.redact_import(created)
-                result = CreatedCampaign(service.slug, path.name, imported)
+                result = CreatedCampaign(slug, path.name, imported)
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
                 sentence = str(error).replace(f"{source.parent}{os.sep}", "")
@@ -577,56 +583,56 @@ class Workspace:
 
         job = self.describe_job(started.job)
         # A creation that failed is tried again, and so is one whose campaign was deleted since.
-        is_there = job.result is not None and job.result.slug in self.services
+        is_there = job.result is not None and job.result.slug in self.campaigns
         return started if is_there or job.state is JobState.WAITING else None
 
-    def train(self, service: CampaignService) -> Job[ModelRound | None]:
+    def train(self, campaign: Campaign) -> Job[ModelRound | None]:
         """Train a model in the background."""
-        return self._follow(self.trainer.submit(TRAIN, service.location))
+        return self._follow(self.trainer.submit(TRAIN, campaign.location))
 
-    def encode(self, service: CampaignService, encoder: str | None = None) -> Job[EncodingResult]:
+    def encode(self, campaign: Campaign, encoder: str | None = None) -> Job[EncodingResult]:
         """Compute features in the background, or switch to another encoder.
 
         Args:
             encoder: the encoder to switch to, or None to resume with the current one.
         """
-        encoding = self.slow_worker.submit(ENCODE, service.location, encoder=encoder)
-        return self._follow(encoding, service.location)
+        encoding = self.slow_worker.submit(ENCODE, campaign.location, encoder=encoder)
+        return self._follow(encoding, campaign.location)
 
     def follow_addition(
-        self, service: CampaignService, adding: Future[ImportResult]
+        self, campaign: Campaign, adding: Future[ImportResult]
     ) -> Job[ImportResult]:
         """Follow items that are being added as a job, and encode them afterwards."""
 
         def encode_added(added: Future[ImportResult]) -> None:
             if not added.cancelled() and added.exception() is None:
-                self.encode_soon(service)
+                self.encode_soon(campaign)
 
         adding.add_done_callback(encode_added)
         return self._follow(adding)
 
-    def encode_soon(self, service: CampaignService) -> None:
+    def encode_soon(self, campaign: Campaign) -> None:
         """Encode new items when no others have come for a moment.
 
         A client that adds many items sends one request after the other, and an encoding in between
         would keep the next one waiting.
         """
-        timer = threading.Timer(_ENCODE_PAUSE, self._encode_added, [service])
+        timer = threading.Timer(_ENCODE_PAUSE, self._encode_added, [campaign])
         timer.daemon = True
         with self._lock:
-            previous = self._encode_timers.get(service.slug)
-            self._encode_timers[service.slug] = timer
+            previous = self._encode_timers.get(campaign.location)
+            self._encode_timers[campaign.location] = timer
         if previous is not None:
             previous.cancel()
         timer.start()
 
-    def _encode_added(self, service: CampaignService) -> None:
+    def _encode_added(self, campaign: Campaign) -> None:
         try:
-            if has_unencoded_items(service.campaign):
-                self.encode(service)
+            if has_unencoded_items(campaign):
+                self.encode(campaign)
         except TeeterError as error:
             # The next start of the server encodes them.
-            logger.warning("The items of %s cannot be encoded: %s", service.campaign.name, error)
+            logger.warning("The items of %s cannot be encoded: %s", campaign.name, error)
 
     def _follow(self, future: Future[ResultT], encoded: str | None = None) -> Job[ResultT]:
         """Keep a job, and return it with the id by which its state is found.
@@ -666,15 +672,15 @@ class Workspace:
             job, done=status.encoded, total=status.to_encode, seconds_left=status.seconds_left()
         )
 
-    def draw_map(self, service: CampaignService, kind: MapKind) -> Job[MapFile]:
+    def draw_map(self, campaign: Campaign, kind: MapKind) -> Job[MapFile]:
         """Return the newest map, and start to draw it again if a model or the items are newer.
 
         An outdated map is returned until the new one is ready.
         """
-        model = service.campaign.newest_model()
-        newest = (0 if model is None else model.version, service.campaign.items.newest_change())
+        model = campaign.newest_model()
+        newest = (0 if model is None else model.version, campaign.items.newest_change())
         with self._lock:
-            drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
+            drawings = self._drawings.setdefault((campaign.location, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
                 # Only a finished map replaces the one that is shown.
                 drawings.current = drawings.next
@@ -693,27 +699,25 @@ class Workspace:
             # PCA is fast. The others would delay the next model.
             worker = self.trainer if kind is MapKind.PCA else self.slow_worker
             drawings.next = worker.submit(
-                DRAW_MAP, service.location, kind=kind, folder=str(self.temp)
+                DRAW_MAP, campaign.location, kind=kind, folder=str(self.temp)
             )
 
         return status
 
-    def find_suspects(
-        self, service: CampaignService, *, again: bool = False
-    ) -> Job[list[SuspectLabel]]:
+    def find_suspects(self, campaign: Campaign, *, again: bool = False) -> Job[list[SuspectLabel]]:
         """Return labels that may be wrong, once they are found.
 
         Args:
             again: search again if a search is finished.
         """
         with self._lock:
-            search = self._searches.get(service.slug)
+            search = self._searches.get(campaign.location)
 
         if search is None or (again and search.done()):
             # Shared by all reviewers of the campaign: the search trains several models.
-            search = self.trainer.submit(FIND_SUSPECTS, service.location, count=_SUSPECTS)
+            search = self.trainer.submit(FIND_SUSPECTS, campaign.location, count=_SUSPECTS)
             with self._lock:
-                self._searches[service.slug] = search
+                self._searches[campaign.location] = search
 
         return self._read_state(search)
 
@@ -744,24 +748,24 @@ class Workspace:
                 them. Campaigns with members are prepared in any case.
         """
         self.trainer.start()
-        expected = {self.open(location).slug for location in locations}
+        expected = {self.open(location) for location in locations}
 
-        for service in self.services.values():
-            if has_unencoded_items(service.campaign):
+        for slug, campaign in self.campaigns.items():
+            if has_unencoded_items(campaign):
                 # The encoding was interrupted, or was left to the server from the start.
-                self.encode(service)
+                self.encode(campaign)
 
-            n_members = len(service.campaign.people.list())
-            is_expected = service.slug in expected
+            n_members = len(campaign.people.list())
+            is_expected = slug in expected
 
             if is_expected and not self.auth.requires_login():
                 annotator = self.auth.config.default_annotator
-                self.trainer.ensure_questions(service.location, annotator)
+                self.trainer.ensure_questions(campaign.location, annotator)
             elif is_expected or n_members:
                 n_annotators = n_members or len(self.auth.config.tokens)
                 # Their names are known only when they log in, so the items are picked for anyone.
                 n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
-                self.trainer.submit(PICK_AHEAD, service.location, count=n_items)
+                self.trainer.submit(PICK_AHEAD, campaign.location, count=n_items)
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""
@@ -777,18 +781,42 @@ class Workspace:
         self.trainer.stop()
         self.slow_worker.stop()
 
-        for service in self.services.values():
-            service.campaign.database.close()
+        for campaign in self.campaigns.values():
+            campaign.database.close()
         if self.database is not None:
             self.database.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
 
-def _add_owner(path: Path, owner: str, owned: CampaignService) -> None:
+def make_slug(name: str, taken: Iterable[str]) -> str:
+    """Return a name for addresses: lower-case letters, digits and hyphens.
+
+    Args:
+        taken: names that the new one must differ from.
+
+    Example:
+        >>> make_slug("Straße 1", taken=[]), make_slug("Spam!", taken=["spam"])
+        ('strasse-1', 'spam-2')
+    """
+    # NFKD splits letters from their accents.
+    decomposed = normalize("NFKD", name.casefold())
+    letters = "".join(character for character in decomposed if not combining(character))
+    stem = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
+
+    taken = set(taken)
+    slug = stem
+    number = 2
+    while slug in taken:
+        slug = f"{stem}-{number}"
+        number += 1
+    return slug
+
+
+def _add_owner(path: Path, owner: str, owned: Campaign) -> None:
     """Make a user the owner of a new campaign, with the token that they have in another one."""
     campaign = Campaign.open(path)
     try:
-        campaign.people.add_as_in(owned.campaign.people, owner, Role.OWNER, who=owner)
+        campaign.people.add_as_in(owned.people, owner, Role.OWNER, who=owner)
     finally:
         campaign.database.close()
 

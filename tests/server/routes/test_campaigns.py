@@ -54,7 +54,7 @@ def test_the_form_for_a_new_campaign_says_what_auto_is(tmp_path: Path) -> None:
 def test_a_second_annotator_makes_a_team_that_stays(
     client: TestClient, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    people = client.app.state.workspace.services["texts"].campaign.people  # type: ignore[attr-defined]
+    people = client.app.state.workspace.campaigns["texts"].people  # type: ignore[attr-defined]
     now = 1000.0
     monkeypatch.setattr("teeter.campaigns.people.time", SimpleNamespace(monotonic=lambda: now))
     campaign = Campaign.open(file)

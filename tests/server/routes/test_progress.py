@@ -22,7 +22,6 @@ from server.servers import (
 )
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.store.queries.trained_models import ModelQueries
-from teeter.server.service import CampaignService
 
 
 def test_every_answer_of_an_annotator_costs(tmp_path: Path) -> None:
@@ -79,17 +78,17 @@ def test_changed_predictions_have_the_class_before_and_after(labelled: LabelledC
 def test_changed_predictions_of_withdrawn_items_are_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = CampaignService(make_text_campaign(tmp_path / "texts.teeter", 4), "texts")
+    campaign = Campaign.open(make_text_campaign(tmp_path / "texts.teeter", 4))
     predicted = np.zeros(4, dtype=np.int16)
     weights = [save({"predicted": predicted + 1}), save({"predicted": predicted})]
     monkeypatch.setattr(ModelQueries, "newest_weights", lambda *_: weights)
-    items = [change.item for change in service.campaign.items.changed_predictions()]
+    items = [change.item for change in campaign.items.changed_predictions()]
 
-    service.campaign.items.withdraw([items[1]])
+    campaign.items.withdraw([items[1]])
 
-    left = [change.item for change in service.campaign.items.changed_predictions()]
+    left = [change.item for change in campaign.items.changed_predictions()]
     assert left == [items[0], *items[2:]]
-    service.campaign.database.close()
+    campaign.database.close()
 
 
 def test_going_back_in_the_history_loads_the_whole_page(client: TestClient) -> None:

@@ -33,10 +33,9 @@ def start_suggester(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Sugg
     monkeypatch.setattr(suggester_module, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(suggester_module, "_POLL_SECONDS", 0.0)
     settings = SimpleNamespace(kind=ItemKind.TEXT)
-    campaign = SimpleNamespace(settings=settings, store=None)
-    service: Any = SimpleNamespace(slug="texts", campaign=campaign)
+    campaign: Any = SimpleNamespace(settings=settings, location="texts")
 
-    suggester = Suggester(MODEL, lambda: [service])
+    suggester = Suggester(MODEL, lambda: [campaign])
     suggester.start()
     assert is_over.wait(300)
     return suggester

@@ -8,18 +8,20 @@ campaign may do anything, except for accounts on a server that gives them roles.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from teeter.campaigns import people as campaign_people
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import PERMISSIONS, role_allows
 from teeter.campaigns.records import Permission, Person, Role
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.server.access import Session
 from teeter.server.access.login_config import normalize_name
-from teeter.server.service import CampaignService
 from teeter.server.workspace import Workspace
 
 
@@ -40,11 +42,11 @@ def current_user(request: Request) -> str:
     return str(current_session(request).annotator)
 
 
-def campaign_member(request: Request, service: CampaignService) -> Person | None:
+def campaign_member(request: Request, campaign: Campaign) -> Person | None:
     """Return the annotator of a request as a campaign knows them; None if it does not."""
     session = current_session(request)
     name = current_user(request)
-    people = service.campaign.people
+    people = campaign.people
     server_tokens = get_workspace(request).auth.config.tokens
 
     # A token of a campaign says nothing in another one, even if the names are the same.
@@ -96,15 +98,15 @@ def _server_role(request: Request) -> Role | None:
     return None if login is None else login.role_of(current_user(request))
 
 
-def permissions_in(request: Request, service: CampaignService) -> frozenset[Permission]:
+def permissions_in(request: Request, campaign: Campaign) -> frozenset[Permission]:
     """Return what the annotator of a request may do in a campaign."""
-    member = campaign_member(request, service)
+    member = campaign_member(request, campaign)
     if member is None:
         return frozenset()
     return PERMISSIONS[member.role]
 
 
-def require_permission(request: Request, slug: str, permission: Permission) -> CampaignService:
+def require_permission(request: Request, slug: str, permission: Permission) -> Campaign:
     """Return the campaign of an address.
 
     Args:
@@ -115,22 +117,48 @@ def require_permission(request: Request, slug: str, permission: Permission) -> C
         UnknownResourceError: there is no such campaign.
         PermissionDeniedError: the annotator may not do this there.
     """
-    service = get_workspace(request).service(slug)
-    campaign_people.require_permission(campaign_member(request, service), permission)
-    return service
+    campaign = get_workspace(request).campaign(slug)
+    campaign_people.require_permission(campaign_member(request, campaign), permission)
+    return campaign
 
 
-def owned_campaign(request: Request) -> CampaignService | None:
+def _to(permission: Permission) -> Callable[[Request, str], Campaign]:
+    """Return a dependency that requires a permission in the campaign of an address."""
+
+    def find_campaign(request: Request, slug: str) -> Campaign:
+        return require_permission(request, slug, permission)
+
+    return find_campaign
+
+
+CampaignToAnswer = Annotated[Campaign, Depends(_to(Permission.ANSWER))]
+CampaignToReview = Annotated[Campaign, Depends(_to(Permission.REVIEW))]
+CampaignToDecide = Annotated[Campaign, Depends(_to(Permission.DECIDE))]
+CampaignToExport = Annotated[Campaign, Depends(_to(Permission.EXPORT))]
+CampaignToManage = Annotated[Campaign, Depends(_to(Permission.MANAGE))]
+"""The campaign of an address, in which the annotator of the request has the permission."""
+
+
+async def _find_user(request: Request) -> str:
+    # Not in a thread, as FastAPI would call ``current_user``.
+    return current_user(request)
+
+
+User = Annotated[str, Depends(_find_user)]
+"""The name of the annotator of the request."""
+
+
+def owned_campaign(request: Request) -> Campaign | None:
     """Return a campaign that names the annotator of a request as its owner, or None."""
     # A copy: other threads open and close campaigns meanwhile.
-    for service in list(get_workspace(request).services.values()):
+    for campaign in list(get_workspace(request).campaigns.values()):
         # A campaign that cannot be read now is passed over.
         with suppress(StoreError):
-            if not service.campaign.people.list():
+            if not campaign.people.list():
                 continue
-            member = campaign_member(request, service)
+            member = campaign_member(request, campaign)
             if member is not None and role_allows(member.role, Permission.MANAGE):
-                return service
+                return campaign
     return None
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from teeter.base.files import write_private
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
-from teeter.server.service import CampaignService
 
 logger = logging.getLogger(__name__)
 
@@ -235,13 +235,13 @@ class CampaignTokens:
         campaigns: the server's campaigns by slug. The mapping may change later.
     """
 
-    def __init__(self, campaigns: Mapping[str, CampaignService]) -> None:
+    def __init__(self, campaigns: Mapping[str, Campaign]) -> None:
         self._campaigns = campaigns
         self._is_required = False
         self._checked_at = float("-inf")
         self._campaign_of_prefix: dict[str, str] = {}
         self._without_annotators: set[str] = set()
-        """Slugs of campaigns that named no annotators when they were last read."""
+        """Locations of campaigns that named no annotators when they were last read."""
 
     def is_required(self) -> bool:
         """Return whether any campaign names annotators, so that everybody needs a token.
@@ -255,7 +255,7 @@ class CampaignTokens:
         is_stale = time.monotonic() - self._checked_at > REFRESH_SECONDS
         if not self._is_required and is_stale:
             self._is_required = any(
-                self._names_annotators(service) for service in self._open_campaigns()
+                self._names_annotators(campaign) for campaign in self._open_campaigns()
             )
             self._checked_at = time.monotonic()
         return self._is_required
@@ -266,8 +266,8 @@ class CampaignTokens:
 
     def has_tokens(self) -> bool:
         """Return whether any annotator has a token."""
-        for service in self._open_campaigns():
-            if any(person.has_token for person in service.campaign.people.list()):
+        for campaign in self._open_campaigns():
+            if any(person.has_token for person in campaign.people.list()):
                 return True
         return False
 
@@ -278,8 +278,8 @@ class CampaignTokens:
             StoreError: the token is not found, and some campaign cannot be read now.
         """
 
-        def find(service: CampaignService) -> str | None:
-            person = service.campaign.people.find_by_token(token)
+        def find(campaign: Campaign) -> str | None:
+            person = campaign.people.find_by_token(token)
             return None if person is None else person.name
 
         return _first_result(find, self._open_campaigns())
@@ -293,60 +293,60 @@ class CampaignTokens:
         if not prefix:
             return False
 
-        def find(service: CampaignService) -> str | None:
-            person = service.campaign.people.find_by_token_prefix(annotator, prefix)
-            return None if person is None else service.slug
+        def find(campaign: Campaign) -> str | None:
+            person = campaign.people.find_by_token_prefix(annotator, prefix)
+            return None if person is None else campaign.location
 
         # Most requests need one query only: that of the campaign the token was found in before.
-        last_slug = self._campaign_of_prefix.get(prefix)
-        campaigns = sorted(self._open_campaigns(), key=lambda service: service.slug != last_slug)
+        last_location = self._campaign_of_prefix.get(prefix)
+        campaigns = sorted(
+            self._open_campaigns(), key=lambda campaign: campaign.location != last_location
+        )
 
-        slug = _first_result(find, campaigns)
-        if slug is None:
+        location = _first_result(find, campaigns)
+        if location is None:
             return False
 
         if len(self._campaign_of_prefix) > _MAX_REMEMBERED:
             self._campaign_of_prefix.clear()
-        self._campaign_of_prefix[prefix] = slug
+        self._campaign_of_prefix[prefix] = location
         return True
 
-    def _names_annotators(self, service: CampaignService) -> bool:
+    def _names_annotators(self, campaign: Campaign) -> bool:
         try:
-            is_naming = bool(service.campaign.people.list())
+            is_naming = bool(campaign.people.list())
         except StoreError:
             # One database that is away must not stop campaigns without annotators. A campaign that
             # was never read may have some, so the request fails.
-            if service.slug in self._without_annotators:
+            if campaign.location in self._without_annotators:
                 return False
             raise
 
         if is_naming:
-            self._without_annotators.discard(service.slug)
+            self._without_annotators.discard(campaign.location)
         else:
-            self._without_annotators.add(service.slug)
+            self._without_annotators.add(campaign.location)
         return is_naming
 
-    def _open_campaigns(self) -> list[CampaignService]:
+    def _open_campaigns(self) -> list[Campaign]:
         # A copy: other threads open and close campaigns meanwhile.
         return [
-            service
-            for service in list(self._campaigns.values())
-            if service.campaign.database.is_in_place()
+            campaign
+            for campaign in list(self._campaigns.values())
+            if campaign.database.is_in_place()
         ]
 
 
-def _first_result(
-    find: Callable[[CampaignService], T | None], campaigns: list[CampaignService]
-) -> T | None:
+def _first_result(find: Callable[[Campaign], T | None], campaigns: list[Campaign]) -> T | None:
     """Return what is found in the first campaign that has it.
 
     Raises:
         StoreError: nothing was found, but it might be in a campaign that cannot be read now.
     """
     failure: StoreError | None = None
-    for service in campaigns:
+    for campaign in campaigns:
         try:
-            result = find(service)
+            result = find(campaign)
         except StoreError as error:
             failure = error
             continue

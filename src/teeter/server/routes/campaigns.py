@@ -25,13 +25,15 @@ from teeter.encoders import AUTO, ContentKind, choose_encoder, require_own_encod
 from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToManage,
+    User,
     campaign_member,
     can_create_campaigns,
     current_user,
     get_workspace,
     owned_campaign,
     require_campaign_creator,
-    require_permission,
 )
 from teeter.server.pages import describe_campaign, render_page
 from teeter.server.schemas import SettingsIn, settings_from_form
@@ -63,16 +65,16 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
 
     campaigns: list[ServedCampaign] = []
     errors: dict[str, StoreError] = {}
-    for service in list(workspace.services.values()):
+    for slug, campaign in list(workspace.campaigns.items()):
         # Its page says what happened. The list shows what can be opened.
-        if not service.campaign.database.is_in_place():
+        if not campaign.database.is_in_place():
             continue
 
         try:
-            if campaign_member(request, service) is not None:
-                campaigns.append(describe_campaign(request, service))
+            if campaign_member(request, campaign) is not None:
+                campaigns.append(describe_campaign(request, slug, campaign))
         except StoreError as error:
-            errors[service.campaign.name] = error
+            errors[campaign.name] = error
 
     # An empty list would look as if everything had been deleted.
     if errors and not campaigns:
@@ -90,7 +92,7 @@ def show_home(request: Request) -> Response:
 
     if (
         not workspace.can_create_campaigns
-        and len(visible.campaigns) == len(workspace.services) == 1
+        and len(visible.campaigns) == len(workspace.campaigns) == 1
     ):
         return _redirect_to_only_campaign(request, visible.campaigns[0])
 
@@ -230,35 +232,32 @@ def get_job(
 
 
 @router.get("/campaigns/{slug}")
-def get_campaign(request: Request, slug: str) -> ServedCampaign:
+def get_campaign(request: Request, campaign: CampaignToAnswer, slug: str) -> ServedCampaign:
     """Return a campaign and its progress."""
-    return describe_campaign(request, require_permission(request, slug, Permission.ANSWER))
+    return describe_campaign(request, slug, campaign)
 
 
 @router.get("/campaigns/{slug}/history")
 def list_history(
-    request: Request,
-    slug: str,
+    campaign: CampaignToManage,
     after: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
     count: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> HistoryPage:
     """Return every change of the campaign, oldest first, a part at a time."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return service.campaign.history_page(after=after, count=count)
+    return campaign.history_page(after=after, count=count)
 
 
 @router.get("/campaigns/{slug}/settings")
-def get_settings(request: Request, slug: str) -> Settings:
+def get_settings(campaign: CampaignToManage) -> Settings:
     """Return the settings of the campaign."""
-    return _without_folder(require_permission(request, slug, Permission.MANAGE).campaign.settings)
+    return _without_folder(campaign.settings)
 
 
 @router.patch("/campaigns/{slug}/settings")
-def patch_settings(request: Request, slug: str, body: SettingsIn) -> Settings:
+def patch_settings(campaign: CampaignToManage, user: User, body: SettingsIn) -> Settings:
     """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
-    service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude_unset=True)
-    return _without_folder(service.campaign.change_settings(**changes, who=current_user(request)))
+    return _without_folder(campaign.change_settings(**changes, who=user))
 
 
 def _without_folder(settings: Settings) -> Settings:

@@ -12,7 +12,12 @@ from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES, validate_des
 from teeter.campaigns.learning.prior import explain_unused_names
 from teeter.campaigns.records import ClassDescription, ClassInfo, Permission
 from teeter.errors import InputError
-from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToManage,
+    User,
+    get_workspace,
+)
 from teeter.server.pages import open_campaign_page
 from teeter.server.schemas import DescribeIn, NamesIn, RequestBody
 
@@ -39,28 +44,24 @@ class ClassIn(RequestBody):
 
 
 @router.get("/classes")
-def list_classes(request: Request, slug: str) -> list[ClassInfo]:
+def list_classes(campaign: CampaignToAnswer) -> list[ClassInfo]:
     """Return the classes, what they mean, and their shortcuts."""
-    return require_permission(request, slug, Permission.ANSWER).campaign.classes.all()
+    return campaign.classes.all()
 
 
 @router.post("/classes")
-def add_class(request: Request, slug: str, body: ClassIn) -> list[ClassInfo]:
+def add_class(campaign: CampaignToManage, user: User, body: ClassIn) -> list[ClassInfo]:
     """Add a class after the others, unless it is there already. Labels stay as they are."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.classes.add(body.name, who=current_user(request))
-    return service.campaign.classes.all()
+    campaign.classes.add(body.name, who=user)
+    return campaign.classes.all()
 
 
 @router.patch("/classes")
-def change_class(request: Request, slug: str, body: ClassChangeIn) -> list[ClassInfo]:
+def change_class(campaign: CampaignToManage, user: User, body: ClassChangeIn) -> list[ClassInfo]:
     """Rename a class, or change what it means. Its labels stay.
 
     Answers with the old name still count for the class. Fields that are left out stay.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
-    user = current_user(request)
-    campaign = service.campaign
     description = None
     if body.description is not None or body.examples is not None:
         before = campaign.classes.descriptions().get(body.name, ClassDescription(""))
@@ -73,26 +74,24 @@ def change_class(request: Request, slug: str, body: ClassChangeIn) -> list[Class
         campaign.classes.rename(body.name, body.new_name, description=description, who=user)
     elif description is not None:
         campaign.classes.describe({body.name: description}, who=user)
-    return service.campaign.classes.all()
+    return campaign.classes.all()
 
 
 @router.post("/classes/describe")
-def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassInfo]:
+def describe_classes(campaign: CampaignToManage, user: User, body: DescribeIn) -> list[ClassInfo]:
     """Say what classes mean. An empty description removes what was there."""
-    service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
     for name, given in body.classes.items():
         descriptions[name] = ClassDescription(given.description, tuple(given.examples))
 
-    service.campaign.classes.describe(descriptions, who=current_user(request))
-    return service.campaign.classes.all()
+    campaign.classes.describe(descriptions, who=user)
+    return campaign.classes.all()
 
 
 @router.post("/classes/names")
-def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
+def use_names(campaign: CampaignToManage, user: User, body: NamesIn) -> NamesIn:
     """Let models learn from the names and descriptions of the classes, or not."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.change_settings(names=body.use, who=current_user(request))
+    campaign.change_settings(names=body.use, who=user)
     return body
 
 
@@ -119,7 +118,7 @@ def _render_classes(
     """
     page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
     suggester = get_workspace(request).suggester
-    campaign = page.service.campaign
+    campaign = page.campaign
     return page.render(
         "classes.html",
         # The status tells programs what the page tells people.
@@ -128,8 +127,8 @@ def _render_classes(
         uses_names=campaign.settings.names,
         unused_names=explain_unused_names(campaign.settings, campaign.status().encoder),
         suggester=suggester,
-        problem=None if suggester is None else suggester.problem(slug),
-        is_asking=suggester is not None and suggester.is_busy(slug),
+        problem=None if suggester is None else suggester.problem(campaign.location),
+        is_asking=suggester is not None and suggester.is_busy(campaign.location),
         notice=notice,
         error=error,
     )
@@ -138,14 +137,15 @@ def _render_classes(
 @page_router.post("/c/{slug}/classes")
 def submit_descriptions(
     request: Request,
+    campaign: CampaignToManage,
     slug: str,
+    user: User,
     *,
     name: Annotated[list[str], Form(max_length=10_000)],
     description: Annotated[list[str], Form(max_length=10_000)],
     examples: Annotated[list[str], Form(max_length=10_000)],
 ) -> Response:
     """Save the descriptions of all classes."""
-    service = require_permission(request, slug, Permission.MANAGE)
     try:
         if not len(name) == len(description) == len(examples):
             raise InputError("The form is incomplete: reload the page and try again.")
@@ -153,7 +153,7 @@ def submit_descriptions(
         described = {}
         for class_name, text, lines in zip(name, description, examples, strict=True):
             described[class_name] = validate_description(class_name, text, lines.splitlines())
-        service.campaign.classes.describe(described, who=current_user(request))
+        campaign.classes.describe(described, who=user)
     except _SHOWN_ERRORS as error:
         return _render_classes(request, slug, error=str(error))
     return _render_classes(request, slug, notice="The descriptions were saved.")
@@ -162,15 +162,16 @@ def submit_descriptions(
 @page_router.post("/c/{slug}/classes/rename")
 def rename_class(
     request: Request,
+    campaign: CampaignToManage,
     slug: str,
+    user: User,
     *,
     name: Annotated[str, Form(max_length=1000)],
     new_name: Annotated[str, Form(max_length=1000)],
 ) -> Response:
     """Give a class another name."""
-    service = require_permission(request, slug, Permission.MANAGE)
     try:
-        service.campaign.classes.rename(name, new_name, who=current_user(request))
+        campaign.classes.rename(name, new_name, who=user)
     except _SHOWN_ERRORS as error:
         return _render_classes(request, slug, error=str(error))
     return _render_classes(request, slug, notice=f"{name} is called {new_name.strip()} now.")
@@ -178,9 +179,12 @@ def rename_class(
 
 @page_router.post("/c/{slug}/classes/names")
 def submit_names(
-    request: Request, slug: str, use: Annotated[str, Form(max_length=3)] = "yes"
+    request: Request,
+    campaign: CampaignToManage,
+    slug: str,
+    user: User,
+    use: Annotated[str, Form(max_length=3)] = "yes",
 ) -> Response:
     """Let models learn from the names of the classes, or not."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.change_settings(names=use == "yes", who=current_user(request))
+    campaign.change_settings(names=use == "yes", who=user)
     return _render_classes(request, slug, notice="The next model will take this into account.")

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
 from starlette.background import BackgroundTask
 
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.records import Permission
 from teeter.errors import InputError, StoreError
-from teeter.server.access.permissions import get_workspace, require_permission
+from teeter.server.access.permissions import (
+    CampaignToExport,
+    get_workspace,
+)
 from teeter.server.pages import open_campaign_page
 from teeter.server.worker.background import EXPORT
 
@@ -45,20 +47,23 @@ _EXPORT_FORMATS = {
 def show_export(request: Request, slug: str) -> Response:
     """Show the formats of an export, and why some cannot be used."""
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
-    obstacles = page.service.campaign.export_obstacles()
+    obstacles = page.campaign.export_obstacles()
     formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
     return page.render("export.html", formats=formats, obstacles=obstacles)
 
 
 @page_router.get("/c/{slug}/export/file", response_class=Response)
-async def download_export(request: Request, slug: str, form: str) -> Response:
+async def download_export(
+    request: Request, campaign: CampaignToExport, slug: str, form: str
+) -> Response:
     """Return an export as a file, or else a page that says what went wrong."""
-    return await export_labels(request, slug, form)
+    return await export_labels(request, campaign, slug, form)
 
 
 @router.get("/export", response_class=Response)
 async def export_labels(
     request: Request,
+    campaign: CampaignToExport,
     slug: str,
     form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv",
 ) -> Response:
@@ -67,14 +72,13 @@ async def export_labels(
     In the format ``spreadsheet``, values that a spreadsheet program would run as formulas begin
     with an apostrophe. The format ``csv`` keeps every value unchanged, for programs.
     """
-    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
     workspace = get_workspace(request)
     if form not in FORMATS:
         raise InputError(f"There is no format {form[:50]!r}: choose {', '.join(FORMATS)}.")
 
     # A folder for this request alone, which is removed when the file is sent.
     folder = tempfile.mkdtemp(dir=workspace.temp)
-    future = workspace.trainer.submit(EXPORT, service.location, form=form, folder=folder)
+    future = workspace.trainer.submit(EXPORT, campaign.location, form=form, folder=folder)
 
     try:
         # Shielded: neither the time limit nor a client that leaves may cancel the future, because
@@ -90,6 +94,6 @@ async def export_labels(
 
     return FileResponse(
         file,
-        filename=f"{service.slug}-{form}{file.suffix}",
+        filename=f"{slug}-{form}{file.suffix}",
         background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
     )

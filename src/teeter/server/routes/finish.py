@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 from pydantic import Field
 
 from teeter.campaigns.finish.certificate import certificate_page
 from teeter.campaigns.finish.promise import MIN_ERROR
-from teeter.campaigns.records import Certificate, FinishReport, Permission
-from teeter.server.access.permissions import current_user, require_permission
+from teeter.campaigns.records import Certificate, FinishReport
+from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToManage,
+    User,
+)
 from teeter.server.schemas import RequestBody
 
 MOST_DRAWS = 100_000
@@ -39,51 +43,51 @@ router = APIRouter(prefix="/api/v1/campaigns/{slug}/finish")
 
 
 @router.get("")
-def get_finish(request: Request, slug: str) -> FinishReport:
+def get_finish(campaign: CampaignToAnswer) -> FinishReport:
     """Return which items the model may label, or how many random labels that would take.
 
     It may be asked for as often as you like: the promise allows any number of looks.
     """
-    return require_permission(request, slug, Permission.ANSWER).campaign.finish.look()
+    return campaign.finish.look()
 
 
 @router.post("", status_code=201)
-def start_finish(request: Request, slug: str, body: FinishIn) -> FinishReport:
+def start_finish(campaign: CampaignToManage, user: User, body: FinishIn) -> FinishReport:
     """Freeze the newest model, and let the next questions be random items.
 
     A call with other terms, or after a change, is a new attempt, which needs more random labels
     than the one before it. A call that finds nothing new returns the promise that was started.
     """
-    finish = require_permission(request, slug, Permission.MANAGE).campaign.finish
-    return finish.start(**body.model_dump(), train=False, who=current_user(request))
+    finish = campaign.finish
+    return finish.start(**body.model_dump(), train=False, who=user)
 
 
 @router.post("/draws")
-def request_draws(request: Request, slug: str, body: DrawsIn) -> FinishReport:
+def request_draws(campaign: CampaignToManage, user: User, body: DrawsIn) -> FinishReport:
     """Let the next questions be so many random items; 0 to go back to the strategy's picks."""
-    finish = require_permission(request, slug, Permission.MANAGE).campaign.finish
-    return finish.draw(body.count, who=current_user(request))
+    finish = campaign.finish
+    return finish.draw(body.count, who=user)
 
 
 @router.get("/certificates")
-def list_certificates(request: Request, slug: str) -> list[Certificate]:
+def list_certificates(campaign: CampaignToAnswer) -> list[Certificate]:
     """Return all certificates, oldest first."""
-    return require_permission(request, slug, Permission.ANSWER).campaign.finish.certificates()
+    return campaign.finish.certificates()
 
 
 @router.post("/certificates", status_code=201)
-def certify(request: Request, slug: str) -> Certificate:
+def certify(campaign: CampaignToManage, user: User) -> Certificate:
     """Certify what is promised now. Exports then have the model's labels."""
-    finish = require_permission(request, slug, Permission.MANAGE).campaign.finish
-    return finish.certify(who=current_user(request))
+    finish = campaign.finish
+    return finish.certify(who=user)
 
 
 @router.get("/certificates/{code}")
 def get_certificate(
-    request: Request, slug: str, code: Annotated[str, Path(max_length=64)]
+    campaign: CampaignToAnswer, code: Annotated[str, Path(max_length=64)]
 ) -> Certificate:
     """Return a certificate by its id."""
-    return require_permission(request, slug, Permission.ANSWER).campaign.finish.certificate(code)
+    return campaign.finish.certificate(code)
 
 
 page_router = APIRouter(include_in_schema=False)
@@ -91,10 +95,10 @@ page_router = APIRouter(include_in_schema=False)
 
 @page_router.get("/c/{slug}/certificate")
 def download_certificate(
-    request: Request, slug: str, id: Annotated[str, Query(max_length=64)]
+    campaign: CampaignToAnswer, id: Annotated[str, Query(max_length=64)]
 ) -> Response:
     """Return a certificate as one page to save or print."""
-    finish = require_permission(request, slug, Permission.ANSWER).campaign.finish
+    finish = campaign.finish
     certificate = finish.certificate(id)
     # As a file, because the page has a style of its own, which pages of the server must not have.
     name = f"certificate-{certificate.id}.html"

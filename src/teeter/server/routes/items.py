@@ -35,10 +35,13 @@ from teeter.campaigns.records import (
 from teeter.campaigns.settings import Settings
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToManage,
+    CampaignToReview,
+    User,
     current_user,
     get_workspace,
     permissions_in,
-    require_permission,
 )
 from teeter.server.pages import open_campaign_page, wants_part
 from teeter.server.schemas import ItemId, RequestBody, ShallowJson
@@ -147,7 +150,7 @@ def show_items(
     query = ItemQuery(
         search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
     )
-    rows = page.service.campaign.items.page(query).items
+    rows = page.campaign.items.page(query).items
 
     template = "part_items.html" if wants_part(request) else "items.html"
     return page.render(
@@ -157,7 +160,7 @@ def show_items(
         search=search,
         label=label,
         state=state,
-        columns=[shown.name for shown in page.service.campaign.items.columns()],
+        columns=[shown.name for shown in page.campaign.items.columns()],
         column=column,
         value=value,
         next_query=_next_query(rows, query),
@@ -202,8 +205,7 @@ def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
 
 @router.get("/items")
 def list_items(
-    request: Request,
-    slug: str,
+    campaign: CampaignToReview,
     *,
     search: Annotated[str, Query(max_length=500)] = "",
     label: Annotated[str, Query(max_length=1000)] = "",
@@ -217,7 +219,6 @@ def list_items(
 
     ``search`` looks in texts, ids and all columns. ``column`` may be repeated: each is a filter.
     """
-    service = require_permission(request, slug, Permission.REVIEW)
     query = ItemQuery(
         search=search.strip(),
         label=label or None,
@@ -227,14 +228,13 @@ def list_items(
         count=count,
         columns=tuple(parse_column_filter(text) for text in column),
     )
-    return service.campaign.items.page(query)
+    return campaign.items.page(query)
 
 
 @router.get("/columns")
-def list_columns(request: Request, slug: str) -> list[TableColumn]:
+def list_columns(campaign: CampaignToReview) -> list[TableColumn]:
     """List the columns that items came with, in the order of their files."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    return service.campaign.items.columns()
+    return campaign.items.columns()
 
 
 @page_router.get("/c/{slug}/item")
@@ -245,43 +245,41 @@ def show_item(
     page = open_campaign_page(request, slug, "items", Permission.ANSWER)
 
     only_by = None
-    if Permission.REVIEW not in page.campaign.permissions:
+    if Permission.REVIEW not in page.served.permissions:
         only_by = current_user(request)
-    return page.render("item.html", item=page.service.campaign.items.get(id, only_by=only_by))
+    return page.render("item.html", item=page.campaign.items.get(id, only_by=only_by))
 
 
 @page_router.post("/c/{slug}/item")
 def answer_item(
-    request: Request,
+    campaign: CampaignToAnswer,
     slug: str,
+    user: User,
     *,
     id: Annotated[str, Form(max_length=4096)],
     label: Annotated[str, Form(max_length=1000)] = "",
     kind: Annotated[AnswerKind, Form()] = AnswerKind.LABEL,
 ) -> Response:
     """Record an answer from the page of an item."""
-    service = require_permission(request, slug, Permission.ANSWER)
-    service.campaign.answer(Answer(id, current_user(request), kind, label or None))
+    campaign.answer(Answer(id, user, kind, label or None))
     return _back_to_item(slug, id)
 
 
 @page_router.post("/c/{slug}/item/withdraw")
 def withdraw_item(
-    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+    campaign: CampaignToManage, slug: str, user: User, id: Annotated[str, Form(max_length=4096)]
 ) -> Response:
     """Take an item out of the campaign. Its answers are kept."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.items.withdraw([id], who=current_user(request))
+    campaign.items.withdraw([id], who=user)
     return _back_to_item(slug, id)
 
 
 @page_router.post("/c/{slug}/item/put-back")
 def put_item_back(
-    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+    campaign: CampaignToManage, slug: str, user: User, id: Annotated[str, Form(max_length=4096)]
 ) -> Response:
     """Put a withdrawn item back into the campaign."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.items.put_back([id], who=current_user(request))
+    campaign.items.put_back([id], who=user)
     return _back_to_item(slug, id)
 
 
@@ -293,57 +291,56 @@ def _back_to_item(slug: str, item_id: str) -> Response:
 @router.get("/item")
 def get_item(
     request: Request,
-    slug: str,
+    campaign: CampaignToAnswer,
+    user: User,
     id: Annotated[str | None, Query(max_length=4096)] = None,
     index: Annotated[
         int | None, Query(ge=0, le=_MAX_ROW_ID, description="The item's index on the map.")
     ] = None,
 ) -> ItemDetails:
     """Return an item, by its id or its index on the map. Annotators see only their own answer."""
-    service = require_permission(request, slug, Permission.ANSWER)
-
     only_by = None
-    if Permission.REVIEW not in permissions_in(request, service):
-        only_by = current_user(request)
+    if Permission.REVIEW not in permissions_in(request, campaign):
+        only_by = user
 
     item = id or ""
     if index is not None:
-        item = service.campaign.items.at(index)
-    return service.campaign.items.get(item, only_by=only_by)
+        item = campaign.items.at(index)
+    return campaign.items.get(item, only_by=only_by)
 
 
 @router.get("/image", response_class=Response)
-def get_image(request: Request, slug: str, id: ItemIdQuery) -> Response:
+def get_image(campaign: CampaignToAnswer, id: ItemIdQuery) -> Response:
     """Return the image of an item."""
-    service = require_permission(request, slug, Permission.ANSWER)
-    return image_response(service.campaign.items.image(id))
+    return image_response(campaign.items.image(id))
 
 
 # Changes
 
 
 @router.post("/items")
-def add_items(request: Request, slug: str, body: ItemsIn) -> ImportResult:
+def add_items(
+    request: Request, campaign: CampaignToManage, user: User, body: ItemsIn
+) -> ImportResult:
     """Add up to 1,000 items. They are on disk when the request returns, and are encoded afterwards.
 
     Adding is idempotent by itself: an item whose content the campaign has is a duplicate. An item
     that is not valid refuses the whole request. An image that cannot be fetched is left out alone,
     and reported in ``failed_items``.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
-    entries = [_as_entry(item, service.campaign.settings) for item in body.items]
+    entries = [_as_entry(item, campaign.settings) for item in body.items]
     workspace = get_workspace(request)
     source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
     source.write_text(json.dumps(entries))
     try:
         adding = workspace.slow_worker.submit(
-            ADD_ITEMS, service.location, source=str(source), who=current_user(request)
+            ADD_ITEMS, campaign.location, source=str(source), who=user
         )
         added = _wait_for(adding)
     finally:
         source.unlink(missing_ok=True)
 
-    workspace.encode_soon(service)
+    workspace.encode_soon(campaign)
     return workspace.redact_import(added)
 
 
@@ -388,7 +385,8 @@ def _wait_for(future: Future[ResultT]) -> ResultT:
 @router.post("/items/file", status_code=202)
 def upload_items(
     request: Request,
-    slug: str,
+    campaign: CampaignToManage,
+    user: User,
     *,
     file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet.")],
     text: Annotated[str, Form(max_length=1000)] = "",
@@ -400,44 +398,44 @@ def upload_items(
 
     In a campaign of table rows, the items are the rows.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
     columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(
-        ADD_ITEMS, service.location, source=str(source), who=current_user(request), columns=columns
+        ADD_ITEMS, campaign.location, source=str(source), who=user, columns=columns
     )
     adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
-    return workspace.follow_addition(service, adding)
+    return workspace.follow_addition(campaign, adding)
 
 
 @router.patch("/item")
-def change_item(request: Request, slug: str, body: ItemChangeIn) -> bool:
+def change_item(
+    request: Request, campaign: CampaignToManage, user: User, body: ItemChangeIn
+) -> bool:
     """Change the text, the features or columns of an item, and return whether this changed it.
 
     Its answers stay, and so do fields that are left out. The history has the old content and the
     new one.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude={"item"}, exclude_none=True)
     changing = get_workspace(request).slow_worker.submit(
-        CHANGE_ITEM, service.location, item=body.item, who=current_user(request), changes=changes
+        CHANGE_ITEM, campaign.location, item=body.item, who=user, changes=changes
     )
     return _wait_for(changing)
 
 
 @router.post("/items/withdraw")
-def withdraw_items(request: Request, slug: str, body: WithdrawIn) -> int:
+def withdraw_items(campaign: CampaignToManage, user: User, body: WithdrawIn) -> int:
     """Take items out of the campaign, and return how many were in it until now.
 
     They keep their answers, and can be put back.
     """
-    items = require_permission(request, slug, Permission.MANAGE).campaign.items
-    return items.withdraw(body.items, reason=body.reason, who=current_user(request))
+    items = campaign.items
+    return items.withdraw(body.items, reason=body.reason, who=user)
 
 
 @router.post("/items/put-back")
-def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> int:
+def put_items_back(campaign: CampaignToManage, user: User, body: ItemIdsIn) -> int:
     """Put withdrawn items back, with everything they had, and return how many were withdrawn."""
-    items = require_permission(request, slug, Permission.MANAGE).campaign.items
-    return items.put_back(body.items, who=current_user(request))
+    items = campaign.items
+    return items.put_back(body.items, who=user)

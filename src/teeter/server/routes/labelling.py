@@ -14,6 +14,7 @@ from teeter.campaigns.asking.questions import (
     open_questions,
     recent_answers,
 )
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
     Answer,
@@ -25,14 +26,15 @@ from teeter.campaigns.records import (
     UndoResult,
 )
 from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToReview,
+    User,
     current_session,
     current_user,
     get_workspace,
-    require_permission,
 )
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
 from teeter.server.schemas import AnswerIn, ConfirmationIn, UndoIn
-from teeter.server.service import CampaignService
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -43,35 +45,32 @@ def show_labelling(request: Request, slug: str) -> Response:
     """Show items to label, one by one."""
     page = open_campaign_page(request, slug, "label", Permission.ANSWER)
     workspace = get_workspace(request)
-    service = page.service
+    campaign = page.campaign
     annotator = current_user(request)
 
-    explanations = workspace.trainer.status(service.location).explanations
-    campaign = service.campaign
+    explanations = workspace.trainer.status(campaign.location).explanations
     questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
     if not questions and assign_ready_items(campaign, annotator, workspace.batch):
         questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
-    workspace.trainer.ensure_questions(service.location, annotator)
+    workspace.trainer.ensure_questions(campaign.location, annotator)
 
     recent = recent_answers(campaign, annotator)
     return page.render_labelling(
         LabelMode.LABEL,
         questions=questions,
         recent=recent,
-        is_name_shared=_is_name_shared(request, service),
+        is_name_shared=_is_name_shared(request, campaign),
     )
 
 
-def _is_name_shared(request: Request, service: CampaignService) -> bool:
+def _is_name_shared(request: Request, campaign: Campaign) -> bool:
     """Return whether the default name is used in another browser, too."""
     session = current_session(request)
     default_name = get_workspace(request).auth.config.default_annotator
     if session.is_authenticated or session.annotator != default_name:
         return False
     # The CSRF token is random, and every browser has its own.
-    return note_session(
-        service.campaign, default_name, SessionKind.BROWSER, identity=session.csrf_token
-    )
+    return note_session(campaign, default_name, SessionKind.BROWSER, identity=session.csrf_token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,34 +91,34 @@ class QuestionPage:
 
 @router.get("/questions")
 def list_questions(
-    request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
+    request: Request,
+    campaign: CampaignToAnswer,
+    user: User,
+    n: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> QuestionPage:
     """Return items to label.
 
     If there are none and ``finished`` is false, items are still being picked: repeat the request.
     """
     workspace = get_workspace(request)
-    service = require_permission(request, slug, Permission.ANSWER)
-    annotator = current_user(request)
 
-    status = workspace.trainer.status(service.location)
-    campaign = service.campaign
-    questions = open_questions(campaign, annotator, n, status.explanations)
+    status = workspace.trainer.status(campaign.location)
+    questions = open_questions(campaign, user, n, status.explanations)
 
     low = workspace.batch // 2
-    if len(questions) < min(n, low) and assign_ready_items(campaign, annotator, workspace.batch):
-        questions = open_questions(campaign, annotator, n, status.explanations)
+    if len(questions) < min(n, low) and assign_ready_items(campaign, user, workspace.batch):
+        questions = open_questions(campaign, user, n, status.explanations)
 
     if len(questions) <= low or any(_lacks_explanation(question) for question in questions):
-        workspace.trainer.ensure_questions(service.location, annotator)
+        workspace.trainer.ensure_questions(campaign.location, user)
 
-    is_finished = not questions and annotator in status.finished_annotators
+    is_finished = not questions and user in status.finished_annotators
     counts = campaign.items.count()
     return QuestionPage(
         questions=questions,
         finished=is_finished,
-        held_by_others=count_held_by_others(campaign, annotator) if is_finished else 0,
-        news=workspace.describe_news(service),
+        held_by_others=count_held_by_others(campaign, user) if is_finished else 0,
+        news=workspace.describe_news(campaign),
         busy=status.activity is not None,
         labelled=counts.labelled,
         items=counts.items,
@@ -131,47 +130,44 @@ def _lacks_explanation(question: ShownQuestion) -> bool:
 
 
 @router.post("/answers")
-def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerReceipt:
+def record_answer(
+    request: Request, campaign: CampaignToAnswer, user: User, body: AnswerIn
+) -> AnswerReceipt:
     """Record an answer. The answer is on disk when the request returns.
 
     Sent again, for example because a response was lost, it counts once.
     """
-    service = require_permission(request, slug, Permission.ANSWER)
-    annotator = current_user(request)
-    answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
+    answer = Answer(body.item, user, body.kind, body.label, body.comment)
     shown = None
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
-    receipt = service.campaign.answer(answer, shown=shown)
-    get_workspace(request).trainer.ensure_questions(service.location, annotator)
-    return replace(receipt, labelled=service.campaign.items.count().labelled)
+    receipt = campaign.answer(answer, shown=shown)
+    get_workspace(request).trainer.ensure_questions(campaign.location, user)
+    return replace(receipt, labelled=campaign.items.count().labelled)
 
 
 @router.get("/answers")
 def list_recent_answers(
-    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
+    campaign: CampaignToAnswer, user: User, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
     """Return your latest answers, newest first."""
-    service = require_permission(request, slug, Permission.ANSWER)
-    return recent_answers(service.campaign, current_user(request), count)
+    return recent_answers(campaign, user, count)
 
 
 @router.post("/undo")
-def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoResult | None:
+def undo_answer(campaign: CampaignToAnswer, user: User, body: UndoIn) -> UndoResult | None:
     """Undo your last answer, by its number. Sent again, it undoes nothing more.
 
     It returns null if there was nothing to undo, because you have answered since.
     """
-    service = require_permission(request, slug, Permission.ANSWER)
-    return service.campaign.undo(current_user(request), number=body.number)
+    return campaign.undo(user, number=body.number)
 
 
 @router.post("/keep")
-def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerReceipt:
+def confirm_label(campaign: CampaignToReview, user: User, body: ConfirmationIn) -> AnswerReceipt:
     """Record that a label was reviewed and is correct. It is undone like any other answer."""
-    campaign = require_permission(request, slug, Permission.REVIEW).campaign
-    receipt = campaign.confirm_label(body.item, current_user(request), comment=body.comment)
+    receipt = campaign.confirm_label(body.item, user, comment=body.comment)
     return replace(receipt, labelled=campaign.items.count().labelled)
 
 

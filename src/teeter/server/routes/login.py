@@ -11,7 +11,11 @@ from fastapi.responses import RedirectResponse, Response
 from teeter.errors import InputError
 from teeter.server.access import TooManyLoginsError, WrongTokenError
 from teeter.server.access.middlewares import local_path
-from teeter.server.access.permissions import current_session, current_user, get_workspace
+from teeter.server.access.permissions import (
+    current_session,
+    current_user,
+    get_workspace,
+)
 from teeter.server.pages import render_page
 from teeter.server.schemas import SessionIn
 

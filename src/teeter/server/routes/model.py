@@ -6,14 +6,17 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, Response
 
-from teeter.campaigns.records import EncodingResult, Job, ModelRound, Permission
+from teeter.campaigns.records import EncodingResult, Job, ModelRound
 from teeter.classifier import Prediction
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import StoreError
-from teeter.server.access.permissions import get_workspace, require_permission
+from teeter.server.access.permissions import (
+    CampaignToExport,
+    CampaignToManage,
+    get_workspace,
+)
 from teeter.server.schemas import EncodeIn, PredictIn
 from teeter.server.worker.background import PREDICT
 
@@ -25,49 +28,46 @@ _PREDICTION_SECONDS = 60.0
 
 
 @router.post("/train", status_code=202)
-def train(request: Request, slug: str) -> Job[ModelRound | None]:
+def train(request: Request, campaign: CampaignToManage) -> Job[ModelRound | None]:
     """Train a model now, in the background.
 
     The result is null if fewer than two classes have labels.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
-    return get_workspace(request).train(service)
+    return get_workspace(request).train(campaign)
 
 
 @page_router.post("/c/{slug}/train")
-def train_from_page(request: Request, slug: str) -> Response:
+def train_from_page(request: Request, campaign: CampaignToManage) -> Response:
     """Train a model now, and return a sentence about it for the page."""
-    service = require_permission(request, slug, Permission.MANAGE)
-
-    status = service.campaign.status()
+    status = campaign.status()
     if status.unencoded:
         return PlainTextResponse("A model can be trained when all items are encoded.")
     if sum(count > 0 for count in status.by_class.values()) < 2:
         return PlainTextResponse("Training needs labels of at least two classes.")
 
-    get_workspace(request).train(service)
+    get_workspace(request).train(campaign)
     return PlainTextResponse("A model is being trained in the background.")
 
 
 @router.post("/encode", status_code=202)
-def encode(request: Request, slug: str, body: EncodeIn) -> Job[EncodingResult]:
+def encode(request: Request, campaign: CampaignToManage, body: EncodeIn) -> Job[EncodingResult]:
     """Compute the features of items, or switch to another encoder, in the background."""
-    service = require_permission(request, slug, Permission.MANAGE)
     if body.encoder is not None:
         require_own_encoder(body.encoder)
 
-    return get_workspace(request).encode(service, body.encoder)
+    return get_workspace(request).encode(campaign, body.encoder)
 
 
 @page_router.post("/c/{slug}/encode")
 def encode_from_page(
-    request: Request, slug: str, encoder: Annotated[str, Form(max_length=200)] = AUTO
+    request: Request,
+    campaign: CampaignToManage,
+    encoder: Annotated[str, Form(max_length=200)] = AUTO,
 ) -> Response:
     """Switch to another encoder, and return a sentence about it for the page."""
-    service = require_permission(request, slug, Permission.MANAGE)
     require_own_encoder(encoder)
 
-    get_workspace(request).encode(service, encoder)
+    get_workspace(request).encode(campaign, encoder)
     return PlainTextResponse(
         "The items are being encoded in the background. You can keep labelling."
     )
@@ -75,15 +75,14 @@ def encode_from_page(
 
 @router.post("/predict")
 async def predict(
-    request: Request, response: Response, slug: str, body: PredictIn
+    request: Request, response: Response, campaign: CampaignToExport, body: PredictIn
 ) -> list[Prediction]:
     """Predict the classes of new texts with the newest model. Nothing is stored.
 
     The header ``X-Model-Version`` has the number of the model.
     """
-    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
     worker = get_workspace(request).trainer
-    future = worker.submit(PREDICT, service.location, texts=body.texts)
+    future = worker.submit(PREDICT, campaign.location, texts=body.texts)
     try:
         # Shielded, because the worker sets the result later even if no request waits for it.
         predicting = asyncio.shield(asyncio.wrap_future(future))

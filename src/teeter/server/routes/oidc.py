@@ -22,7 +22,10 @@ from teeter.server.access.oidc import (
     OidcProvider,
     ProviderUnavailableError,
 )
-from teeter.server.access.permissions import current_session, get_workspace
+from teeter.server.access.permissions import (
+    current_session,
+    get_workspace,
+)
 from teeter.server.access.sessions import protect_cookie_name
 from teeter.server.pages import render_page
 

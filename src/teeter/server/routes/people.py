@@ -10,10 +10,11 @@ from fastapi.responses import Response
 from teeter.campaigns.people import ROLES
 from teeter.campaigns.records import AnnotatorStats, ConsensusMethod, MemberChange, Permission
 from teeter.server.access.permissions import (
+    CampaignToManage,
+    CampaignToReview,
+    User,
     current_session,
-    current_user,
     get_workspace,
-    require_permission,
 )
 from teeter.server.pages import open_campaign_page
 from teeter.server.schemas import NameIn, PersonIn
@@ -30,24 +31,26 @@ class NewToken:
 
 
 @router.get("/team")
-def list_people(request: Request, slug: str) -> list[AnnotatorStats]:
+def list_people(campaign: CampaignToReview) -> list[AnnotatorStats]:
     """Return all members and others who have answered, with their pace and accuracy."""
-    return require_permission(request, slug, Permission.REVIEW).campaign.people.stats()
+    return campaign.people.stats()
 
 
 @router.post("/people", status_code=201)
-def add_member(request: Request, slug: str, body: PersonIn) -> NewToken:
+def add_member(
+    request: Request, campaign: CampaignToManage, user: User, body: PersonIn
+) -> NewToken:
     """Add a member and return their token, which is shown only once.
 
     The first member must be an owner. From then on, everyone needs a token, and a browser is logged
     in with the new one. Sent again, it is refused: tokens are not stored, so that a second one
     would make the first useless.
     """
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    people = campaign.people
     workspace = get_workspace(request)
     # Without a login the user is the first member: they choose the name that they have from now on.
     is_authenticated = current_session(request).is_authenticated
-    who = current_user(request) if is_authenticated else body.name
+    who = user if is_authenticated else body.name
 
     token = people.add(body.name, body.role, who=who, keep_owner=True)
     # Now, not at the next periodic check: the new member may log in at once.
@@ -58,39 +61,39 @@ def add_member(request: Request, slug: str, body: PersonIn) -> NewToken:
 
 
 @router.post("/people/token")
-def replace_token(request: Request, slug: str, body: NameIn) -> NewToken:
+def replace_token(campaign: CampaignToManage, user: User, body: NameIn) -> NewToken:
     """Give a member a new token, which is shown only once. The old one no longer works."""
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
-    return NewToken(body.name, people.new_token(body.name, who=current_user(request)))
+    people = campaign.people
+    return NewToken(body.name, people.new_token(body.name, who=user))
 
 
 @router.post("/people/revoke")
-def revoke_token(request: Request, slug: str, body: NameIn) -> MemberChange:
+def revoke_token(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Revoke the token of a member. Their sessions end."""
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
-    return people.revoke(body.name, who=current_user(request), keep_owner=True)
+    people = campaign.people
+    return people.revoke(body.name, who=user, keep_owner=True)
 
 
 @router.post("/people/role")
-def change_role(request: Request, slug: str, body: PersonIn) -> MemberChange:
+def change_role(campaign: CampaignToManage, user: User, body: PersonIn) -> MemberChange:
     """Give a member another role."""
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
-    who = current_user(request)
+    people = campaign.people
+    who = user
     return people.change_role(body.name, body.role, who=who, keep_owner=True)
 
 
 @router.post("/people/remove")
-def remove_member(request: Request, slug: str, body: NameIn) -> MemberChange:
+def remove_member(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Remove a member. Their answers stay, and others can get their open items."""
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
-    return people.remove(body.name, who=current_user(request), keep_owner=True)
+    people = campaign.people
+    return people.remove(body.name, who=user, keep_owner=True)
 
 
 @router.post("/people/release")
-def release_items(request: Request, slug: str, body: NameIn) -> MemberChange:
+def release_items(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Release the open items of an annotator to others."""
-    people = require_permission(request, slug, Permission.MANAGE).campaign.people
-    return people.release(body.name, who=current_user(request))
+    people = campaign.people
+    return people.release(body.name, who=user)
 
 
 page_router = APIRouter(include_in_schema=False)
@@ -100,7 +103,7 @@ page_router = APIRouter(include_in_schema=False)
 def show_team(request: Request, slug: str) -> Response:
     """Show the members of a campaign and how far they agree."""
     page = open_campaign_page(request, slug, "team", Permission.REVIEW)
-    campaign = page.service.campaign
+    campaign = page.campaign
     members = campaign.people.stats()
     return page.render(
         "team.html",

@@ -22,7 +22,12 @@ from teeter.campaigns.records import (
 from teeter.encoders import AUTO, encoders, is_installed
 from teeter.encoders import names as encoder_names
 from teeter.errors import InputError
-from teeter.server.access.permissions import get_workspace, permissions_in, require_permission
+from teeter.server.access.permissions import (
+    CampaignToAnswer,
+    CampaignToReview,
+    get_workspace,
+    permissions_in,
+)
 from teeter.server.charts import (
     AccuracyPoint,
     accuracy_chart,
@@ -44,15 +49,15 @@ _CHANGED_PREDICTIONS = 12
 def show_progress(request: Request, slug: str) -> Response:
     """Show the progress of the campaign. htmx asks for the changing part only."""
     page = open_campaign_page(request, slug, "progress", Permission.ANSWER)
-    progress = page.service.campaign.progress()
+    progress = page.campaign.progress()
 
     changed_predictions = []
-    if Permission.REVIEW in permissions_in(request, page.service):
-        changed_predictions = page.service.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
+    if Permission.REVIEW in permissions_in(request, page.campaign):
+        changed_predictions = page.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
 
     report = None
     try:
-        report = page.service.campaign.finish.look()
+        report = page.campaign.finish.look()
         finish_sentences = report.sentences
     except InputError as error:
         finish_sentences = [str(error)]
@@ -66,7 +71,7 @@ def show_progress(request: Request, slug: str) -> Response:
         label_curve=labels_over_time_chart(progress.times),
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
-        encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
+        encoders=_offered_encoders(page.served.kind, progress.status.encoder),
         report=report,
         finish_sentences=finish_sentences,
         coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
@@ -108,19 +113,17 @@ def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
 
 
 @router.get("/progress")
-def get_progress(request: Request, slug: str) -> CampaignProgress:
+def get_progress(campaign: CampaignToAnswer) -> CampaignProgress:
     """Return the progress of the campaign, model by model."""
-    return require_permission(request, slug, Permission.ANSWER).campaign.progress()
+    return campaign.progress()
 
 
 @router.get("/flipped")
 def list_changed_predictions(
-    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
+    campaign: CampaignToReview, count: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[ChangedPrediction]:
     """Return items whose predicted class changed with the newest model."""
-    return require_permission(request, slug, Permission.REVIEW).campaign.items.changed_predictions(
-        count
-    )
+    return campaign.items.changed_predictions(count)
 
 
 # The map
@@ -131,12 +134,12 @@ def show_map(request: Request, slug: str) -> Response:
     """Show all items as points."""
     page = open_campaign_page(request, slug, "map", Permission.REVIEW)
     # Drawn while the browser loads the page.
-    get_workspace(request).draw_map(page.service, MapKind.PCA)
+    get_workspace(request).draw_map(page.campaign, MapKind.PCA)
     return page.render("map.html", has_tsne=find_spec("openTSNE") is not None)
 
 
 @router.get("/map", response_class=Response)
-def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Response:
+def get_map(request: Request, campaign: CampaignToReview, kind: MapKind = MapKind.PCA) -> Response:
     """Return a map of the items in binary form: the number of items, then columns of four bytes.
 
     The number is an int32. PCA and t-SNE have the columns x and y (float32) and the index of the
@@ -144,8 +147,7 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
     map, such as withdrawn ones, have NaN. Maps are drawn in the background: repeat the request
     while the status is 202.
     """
-    service = require_permission(request, slug, Permission.REVIEW)
-    drawing = get_workspace(request).draw_map(service, kind)
+    drawing = get_workspace(request).draw_map(campaign, kind)
 
     if drawing.result is None:
         return JSONResponse(jsonable_encoder(drawing), 202)
@@ -158,6 +160,6 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
 
 
 @router.get("/labels")
-def list_labels(request: Request, slug: str) -> MapLabels:
+def list_labels(campaign: CampaignToReview) -> MapLabels:
     """Return the labels of the items on the map, and which items are withdrawn."""
-    return require_permission(request, slug, Permission.REVIEW).campaign.items.labels_on_map()
+    return campaign.items.labels_on_map()

@@ -19,7 +19,13 @@ from teeter.campaigns.records import (
     RecentAnswer,
     SuspectLabel,
 )
-from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.server.access.permissions import (
+    CampaignToDecide,
+    CampaignToReview,
+    User,
+    current_user,
+    get_workspace,
+)
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
 from teeter.server.schemas import DecisionIn, UndoIn
 
@@ -34,24 +40,25 @@ page_router = APIRouter(include_in_schema=False)
 def show_suspects(request: Request, slug: str) -> Response:
     """Show labels that may be wrong, one by one. The page asks for them when they are found."""
     page = open_campaign_page(request, slug, "review", Permission.REVIEW)
-    get_workspace(request).find_suspects(page.service, again=True)
+    get_workspace(request).find_suspects(page.campaign, again=True)
 
-    recent = recent_answers(page.service.campaign, current_user(request))
+    recent = recent_answers(page.campaign, current_user(request))
     return page.render_labelling(LabelMode.SUSPECTS, questions=[], recent=recent)
 
 
 @router.get("/suspects")
-def find_suspects(request: Request, slug: str, again: bool = False) -> Job[list[SuspectLabel]]:
+def find_suspects(
+    request: Request, campaign: CampaignToReview, again: bool = False
+) -> Job[list[SuspectLabel]]:
     """Return labels that may be wrong, the least likely first.
 
     Repeat the request while the state is ``waiting``.
     """
-    service = require_permission(request, slug, Permission.REVIEW)
-    search = get_workspace(request).find_suspects(service, again=again)
+    search = get_workspace(request).find_suspects(campaign, again=again)
     if search.result is None:
         return search
 
-    columns = service.campaign.items.shown_columns([suspect.item for suspect in search.result])
+    columns = campaign.items.shown_columns([suspect.item for suspect in search.result])
     suspects = [
         replace(suspect, columns=columns.get(suspect.item, {})) for suspect in search.result
     ]
@@ -63,59 +70,54 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> Job[list[
 
 @router.get("/disagreements")
 def list_disagreements(
-    request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
+    campaign: CampaignToDecide, n: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> DisagreementPage:
     """Return items that annotators disagree about, the least certain first."""
-    return require_permission(request, slug, Permission.DECIDE).campaign.review.disagreements(n)
+    return campaign.review.disagreements(n)
 
 
 @router.post("/decisions")
-def decide(request: Request, slug: str, body: DecisionIn) -> AnswerReceipt:
+def decide(campaign: CampaignToDecide, user: User, body: DecisionIn) -> AnswerReceipt:
     """Decide on the label of an item. The decision is on disk when the request returns.
 
     Sent again, it decides once.
     """
-    campaign = require_permission(request, slug, Permission.DECIDE).campaign
-    receipt = campaign.review.decide(
-        body.item, body.label, current_user(request), comment=body.comment
-    )
+    receipt = campaign.review.decide(body.item, body.label, user, comment=body.comment)
     return replace(receipt, labelled=campaign.items.count().labelled)
 
 
 @router.get("/decisions")
 def list_recent_decisions(
-    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
+    campaign: CampaignToDecide, user: User, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
     """Return your latest decisions, newest first."""
-    review = require_permission(request, slug, Permission.DECIDE).campaign.review
-    return review.recent_decisions(current_user(request), count)
+    review = campaign.review
+    return review.recent_decisions(user, count)
 
 
 @router.post("/decisions/undo")
-def undo_decision(request: Request, slug: str, body: UndoIn) -> Decision | None:
+def undo_decision(campaign: CampaignToDecide, user: User, body: UndoIn) -> Decision | None:
     """Undo your last decision, by its number. Sent again, it undoes nothing more.
 
     It returns null if there was nothing to undo, because you have decided since.
     """
-    campaign = require_permission(request, slug, Permission.DECIDE).campaign
-    return campaign.review.undo_decision(current_user(request), number=body.number)
+    return campaign.review.undo_decision(user, number=body.number)
 
 
 # Agreement
 
 
 @router.get("/agreement")
-def get_agreement(request: Request, slug: str) -> Agreement:
+def get_agreement(campaign: CampaignToReview) -> Agreement:
     """Return how well annotators agree: overall, by class and by pair."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    return service.campaign.review.agreement()
+    return campaign.review.agreement()
 
 
 @page_router.get("/c/{slug}/disagreements")
 def show_disagreements(request: Request, slug: str) -> Response:
     """Show items that annotators disagree about, one by one."""
     page = open_campaign_page(request, slug, "disagreements", Permission.DECIDE)
-    review = page.service.campaign.review
+    review = page.campaign.review
     listed = review.disagreements(QUESTIONS_ON_PAGE)
     return page.render_labelling(
         LabelMode.DECIDE,

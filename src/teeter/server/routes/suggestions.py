@@ -8,8 +8,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 
-from teeter.campaigns.records import Permission, PredictionImport, SourceReport
-from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.campaigns.records import PredictionImport, SourceReport
+from teeter.server.access.permissions import (
+    CampaignToManage,
+    CampaignToReview,
+    User,
+    get_workspace,
+)
 from teeter.server.schemas import NameIn, SuggestIn
 from teeter.server.uploads import save_upload
 
@@ -30,15 +35,16 @@ class SuggestStarted:
 
 
 @router.get("/sources")
-def list_sources(request: Request, slug: str) -> list[SourceReport]:
+def list_sources(campaign: CampaignToReview) -> list[SourceReport]:
     """Return the sources of suggestions, and how often annotators agree with each."""
-    return require_permission(request, slug, Permission.REVIEW).campaign.suggestions.sources()
+    return campaign.suggestions.sources()
 
 
 @router.post("/predictions")
 def add_predictions(
     request: Request,
-    slug: str,
+    campaign: CampaignToManage,
+    user: User,
     *,
     file: Annotated[
         UploadFile,
@@ -47,31 +53,31 @@ def add_predictions(
     source: SourceField,
 ) -> PredictionImport:
     """Add the predictions of another model as suggestions. They never become labels."""
-    service = require_permission(request, slug, Permission.MANAGE)
     workspace = get_workspace(request)
 
     path = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     try:
-        return service.campaign.suggestions.add(path, source, who=current_user(request))
+        return campaign.suggestions.add(path, source, who=user)
     finally:
         shutil.rmtree(path.parent, ignore_errors=True)
 
 
 @router.post("/sources/remove")
-def remove_source(request: Request, slug: str, body: NameIn) -> list[SourceReport]:
+def remove_source(campaign: CampaignToManage, user: User, body: NameIn) -> list[SourceReport]:
     """Remove a source and all its suggestions, and return those that are left."""
-    suggestions = require_permission(request, slug, Permission.MANAGE).campaign.suggestions
-    suggestions.remove(body.name, who=current_user(request))
+    suggestions = campaign.suggestions
+    suggestions.remove(body.name, who=user)
     return suggestions.sources()
 
 
 @router.post("/suggest", status_code=202)
-def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestStarted:
+def ask_language_model(
+    request: Request, campaign: CampaignToManage, body: SuggestIn
+) -> SuggestStarted:
     """Ask the server's language model about all items that it has said nothing about.
 
     The texts of the items are sent to the server that was named when this one was started.
     """
-    service = require_permission(request, slug, Permission.MANAGE)
     suggester = get_workspace(request).require_suggester()
-    suggester.ask_about_all(service, body.limit)
+    suggester.ask_about_all(campaign, body.limit)
     return SuggestStarted(suggester.model.source_name, suggester.host)

@@ -19,12 +19,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from teeter.base.version import __version__
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.webhooks import count_waiting_deliveries
 from teeter.campaigns.records import Permission
 from teeter.errors import StoreError, UnknownResourceError
-from teeter.server.access.permissions import get_workspace, permissions_in, require_campaign_creator
+from teeter.server.access.permissions import (
+    get_workspace,
+    permissions_in,
+    require_campaign_creator,
+)
 from teeter.server.pages import render_page
-from teeter.server.service import CampaignService
 
 router = APIRouter(include_in_schema=False)
 
@@ -193,11 +197,11 @@ def show_metrics(request: Request) -> Response:
     metrics["info"].samples.append(({"version": __version__}, 1))
     metrics["memory"].samples.append(({}, _peak_memory_bytes()))
 
-    for service in list(get_workspace(request).services.values()):
-        labels = {"campaign": service.slug}
+    for slug, campaign in list(get_workspace(request).campaigns.items()):
+        labels = {"campaign": slug}
         try:
-            if Permission.REVIEW in permissions_in(request, service):
-                _add_campaign(request, service, metrics)
+            if Permission.REVIEW in permissions_in(request, campaign):
+                _add_campaign(request, labels, campaign, metrics)
                 metrics["up"].samples.append((labels, 1))
         except StoreError:
             # Its name is no secret from who may ask the others; its numbers are not to be had.
@@ -207,13 +211,14 @@ def show_metrics(request: Request) -> Response:
     return PlainTextResponse("\n".join(lines) + "\n", media_type=_CONTENT_TYPE)
 
 
-def _add_campaign(request: Request, service: CampaignService, metrics: dict[str, _Metric]) -> None:
-    labels = {"campaign": service.slug}
-    counts = service.campaign.items.count()
-    waiting = count_waiting_deliveries(service.campaign)
-    status = get_workspace(request).trainer.status(service.location)
+def _add_campaign(
+    request: Request, labels: dict[str, str], campaign: Campaign, metrics: dict[str, _Metric]
+) -> None:
+    counts = campaign.items.count()
+    waiting = count_waiting_deliveries(campaign)
+    status = get_workspace(request).trainer.status(campaign.location)
     metrics["items"].samples.append((labels, counts.items))
-    model = service.campaign.newest_model()
+    model = campaign.newest_model()
     metrics["model"].samples.append((labels, 0 if model is None else model.version))
     metrics["busy"].samples.append((labels, float(status.activity is not None)))
     metrics["webhooks"].samples.append((labels, waiting))

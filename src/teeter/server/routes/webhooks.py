@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.webhooks import (
     add_webhook,
     deliver_due,
@@ -17,13 +18,14 @@ from teeter.campaigns.integrations.webhooks import (
     list_webhooks,
     remove_webhook,
 )
-from teeter.campaigns.records import Permission
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import TeeterError
-from teeter.server.access.permissions import current_user, require_permission
+from teeter.server.access.permissions import (
+    CampaignToManage,
+    User,
+)
 from teeter.server.schemas import RequestBody
-from teeter.server.service import CampaignService
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +37,11 @@ class WebhookSender:
     """Delivers what is due, campaign by campaign, while the server runs.
 
     Args:
-        list_services: Returns the campaigns that are open now.
+        list_campaigns: Returns the campaigns that are open now.
     """
 
-    def __init__(self, list_services: Callable[[], Iterable[CampaignService]]) -> None:
-        self._list_services = list_services
+    def __init__(self, list_campaigns: Callable[[], Iterable[Campaign]]) -> None:
+        self._list_campaigns = list_campaigns
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -56,17 +58,17 @@ class WebhookSender:
 
     def _run(self) -> None:
         while not self._stopping.wait(_PAUSE_SECONDS):
-            for service in self._list_services():
+            for campaign in self._list_campaigns():
                 if self._stopping.is_set():
                     return
                 try:
-                    deliver_due(service.campaign)
+                    deliver_due(campaign)
                 except TeeterError as error:
                     # A database that is away comes back, and its deliveries with it.
-                    logger.warning("Webhooks of %s: %s", service.campaign.name, error)
+                    logger.warning("Webhooks of %s: %s", campaign.name, error)
                 except Exception:
                     # The thread serves all campaigns: one that fails must not end it.
-                    logger.exception("Webhooks of %s failed.", service.campaign.name)
+                    logger.exception("Webhooks of %s failed.", campaign.name)
 
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}/webhooks")
@@ -121,41 +123,39 @@ class WebhookNumberIn(RequestBody):
 
 
 @router.get("")
-def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
+def get_webhooks(campaign: CampaignToManage) -> list[WebhookOut]:
     """List the webhooks of a campaign."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
 
 
 @router.post("", status_code=201)
-def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOut:
+def create_webhook(campaign: CampaignToManage, user: User, body: WebhookIn) -> NewWebhookOut:
     """Send events to an address from now on. The secret of the signatures is shown only once.
 
     Sent again, it returns the webhook that is there, without its secret.
     """
-    campaign = require_permission(request, slug, Permission.MANAGE).campaign
     before = {webhook.row_id for webhook in list_webhooks(campaign)}
 
-    webhook = add_webhook(campaign, body.url, body.events, who=current_user(request))
+    webhook = add_webhook(campaign, body.url, body.events, who=user)
     secret = None if webhook.row_id in before else webhook.secret
     return NewWebhookOut(secret=secret, **_describe(webhook))
 
 
 @router.post("/remove")
-def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[WebhookOut]:
+def delete_webhook(
+    campaign: CampaignToManage, user: User, body: WebhookNumberIn
+) -> list[WebhookOut]:
     """Remove a webhook, and return those that are left."""
-    campaign = require_permission(request, slug, Permission.MANAGE).campaign
-    remove_webhook(campaign, body.id, who=current_user(request))
+    remove_webhook(campaign, body.id, who=user)
     return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
 
 
 @router.get("/deliveries")
 def get_deliveries(
-    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
+    campaign: CampaignToManage, count: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> list[DeliveryOut]:
     """List the events that were sent or are waiting to be sent, newest first."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
+    return [_describe_delivery(delivery) for delivery in list_deliveries(campaign, count)]
 
 
 def _describe(webhook: StoredWebhook) -> dict[str, Any]:

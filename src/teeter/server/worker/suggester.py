@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import ItemKind
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
@@ -19,7 +20,6 @@ from teeter.campaigns.suggestions.language_model import (
     ask_language_model,
 )
 from teeter.errors import InputError, ServerError, ServerUnavailableError, StoreError
-from teeter.server.service import CampaignService
 
 logger = logging.getLogger(__name__)
 
@@ -38,19 +38,19 @@ class Suggester:
 
     Args:
         model: the language model and its budget, for each campaign.
-        list_services: returns the open campaigns.
+        list_campaigns: returns the open campaigns.
     """
 
     def __init__(
-        self, model: LanguageModel, list_services: Callable[[], Iterable[CampaignService]]
+        self, model: LanguageModel, list_campaigns: Callable[[], Iterable[Campaign]]
     ) -> None:
         self.model = model
-        self._list_services = list_services
+        self._list_campaigns = list_campaigns
         self._wanted: dict[str, int | None] = {}
-        """By slug, how many more items an owner asked for; None for all."""
+        """By location, how many more items an owner asked for; None for all."""
         self._problems: dict[str, str] = {}
         self._used_up: dict[str, str] = {}
-        """By slug, that the budget is used up. It stays so until a reply is paid for again."""
+        """By location, that the budget is used up. It stays so until a reply is paid for again."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -72,47 +72,47 @@ class Suggester:
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
 
-    def ask_about_all(self, service: CampaignService, limit: int | None) -> None:
+    def ask_about_all(self, campaign: Campaign, limit: int | None) -> None:
         """Ask about all items of a campaign, or about so many of them.
 
         Raises:
             InputError: the items are no texts.
         """
-        if service.campaign.settings.kind != ItemKind.TEXT:
+        if campaign.settings.kind != ItemKind.TEXT:
             raise InputError("Only texts can be sent to a language model.")
         with self._lock:
-            self._wanted[service.slug] = limit
+            self._wanted[campaign.location] = limit
         self._wake.set()
 
-    def problem(self, slug: str) -> str | None:
+    def problem(self, location: str) -> str | None:
         """Return why a campaign gets no suggestions; None if all is well."""
         with self._lock:
-            return self._problems.get(slug)
+            return self._problems.get(location)
 
-    def is_busy(self, slug: str) -> bool:
+    def is_busy(self, location: str) -> bool:
         """Return whether an owner's request is still being worked on."""
         with self._lock:
-            return slug in self._wanted
+            return location in self._wanted
 
     def _run(self) -> None:
         while not self._stop.is_set():
             has_problem = False
             has_more = False
-            for service in list(self._list_services()):
+            for campaign in list(self._list_campaigns()):
                 if self._stop.is_set():
                     return
                 try:
-                    has_more |= self._ask(service)
-                    self._note_problem(service.slug, self._used_up.get(service.slug))
+                    has_more |= self._ask(campaign)
+                    self._note_problem(campaign.location, self._used_up.get(campaign.location))
                 except (ServerError, StoreError, InputError) as error:
                     has_problem = True
-                    self._note_problem(service.slug, str(error))
+                    self._note_problem(campaign.location, str(error))
                 except Exception as error:
                     # Whatever it is, the thread must go on, and people must see it.
                     has_problem = True
-                    logger.exception("Asking about %s failed", service.slug)
+                    logger.exception("Asking about %s failed", campaign.location)
                     self._note_problem(
-                        service.slug,
+                        campaign.location,
                         f"Asking the language model failed with {type(error).__name__}: see the "
                         f"server log.",
                     )
@@ -122,15 +122,14 @@ class Suggester:
                 self._wake.wait(pause)
                 self._wake.clear()
 
-    def _ask(self, service: CampaignService) -> bool:
+    def _ask(self, campaign: Campaign) -> bool:
         """Ask about a part of a campaign's items, and return whether more are waiting."""
-        campaign = service.campaign
         if campaign.settings.kind != ItemKind.TEXT:
             return False
 
         with self._lock:
-            is_wanted = service.slug in self._wanted
-            wanted = self._wanted.get(service.slug)
+            is_wanted = campaign.location in self._wanted
+            wanted = self._wanted.get(campaign.location)
         # In parts, so that one campaign with many items does not keep the others waiting.
         part = _PART if wanted is None else min(_PART, wanted)
 
@@ -143,34 +142,34 @@ class Suggester:
             stop=self._stop,
         )
         if run.stop_reason is StopReason.BUDGET:
-            self._finish(service.slug)
+            self._finish(campaign.location)
             sentence = f"The budget of {self.model.budget:g} for {run.source} is used up."
-            self._used_up[service.slug] = sentence
+            self._used_up[campaign.location] = sentence
             raise ServerUnavailableError(sentence)
         if run.paid:
-            self._used_up.pop(service.slug, None)
+            self._used_up.pop(campaign.location, None)
         if not is_wanted:
             return run.stop_reason is StopReason.LIMIT
 
         remaining = None if wanted is None else wanted - run.paid
         is_done = run.stop_reason is not StopReason.LIMIT or remaining == 0
         with self._lock:
-            self._wanted[service.slug] = remaining
+            self._wanted[campaign.location] = remaining
         if is_done:
-            self._finish(service.slug)
+            self._finish(campaign.location)
         return not is_done
 
-    def _finish(self, slug: str) -> None:
+    def _finish(self, location: str) -> None:
         with self._lock:
-            self._wanted.pop(slug, None)
+            self._wanted.pop(location, None)
 
-    def _note_problem(self, slug: str, sentence: str | None) -> None:
+    def _note_problem(self, location: str, sentence: str | None) -> None:
         with self._lock:
-            is_new = sentence is not None and self._problems.get(slug) != sentence
+            is_new = sentence is not None and self._problems.get(location) != sentence
             if sentence is None:
-                self._problems.pop(slug, None)
+                self._problems.pop(location, None)
             else:
-                self._problems[slug] = sentence
+                self._problems[location] = sentence
         # An outage is reported once, not at every attempt.
         if is_new:
             logger.warning("%s", sentence)
