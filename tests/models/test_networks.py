@@ -40,9 +40,7 @@ def test_weights_are_he_normal_and_biases_zero() -> None:
 
 
 def test_the_start_of_a_convolution_counts_its_whole_window() -> None:
-    network = he_normal(
-        nn.Sequential(nn.Conv2d(8, 64, 3), nn.Conv2d(64, 8, 1, bias=False)), stream(0, "start")
-    )
+    network = he_normal(nn.Sequential(nn.Conv2d(8, 64, 3), nn.Conv2d(64, 8, 1, bias=False)), 0)
     assert float(network[0].weight.detach().std()) == pytest.approx((2 / 72) ** 0.5, rel=0.05)
     assert not network[0].bias.any()
 

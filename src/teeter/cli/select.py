@@ -21,6 +21,7 @@ from teeter.cli.output import (
     progress,
     require_writable,
     spinner,
+    split_names,
     split_pair,
 )
 from teeter.selection import DEFAULT_STRATEGY
@@ -191,8 +192,7 @@ def _parse_options(texts: list[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in texts:
         key, value = split_pair("--option", text, "key=value")
-        parts = [part.strip() for part in value.split(",")]
-        values = [_parse_value(part) for part in parts]
+        values = [_parse_value(part) for part in split_names(value)]
         options[key] = values if len(values) > 1 else values[0]
     return options
 

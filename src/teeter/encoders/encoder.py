@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
@@ -58,6 +58,21 @@ class Encoding:
     """(N, D). The row of an unreadable content is zero."""
     unreadable: dict[int, str] = field(default_factory=dict)
     """By row, a sentence about a content that could not be read."""
+
+    @classmethod
+    def of_readable(
+        cls, vectors: Vectors, rows: Sequence[int], unreadable: Mapping[int, str]
+    ) -> Encoding:
+        """Return the encoding of all contents from the features of those that could be read.
+
+        Args:
+            vectors: (R, D) the features.
+            rows: (R,) the rows that they belong to.
+            unreadable: by row, why another content could not be read.
+        """
+        spread = np.zeros((len(rows) + len(unreadable), vectors.shape[1]), dtype=np.float32)
+        spread[list(rows)] = vectors
+        return cls(spread, dict(unreadable))
 
     @property
     def readable_rows(self) -> list[int]:

@@ -173,9 +173,7 @@ class ImageEncoder(Encoder):
             features = self.project(raw_of_blank)[:0]
 
         # Unreadable rows stay zero, whatever the projection would make of them.
-        vectors = np.zeros((len(contents), features.shape[1]), dtype=np.float32)
-        vectors[rows] = features
-        return Encoding(vectors, raw.unreadable)
+        return Encoding.of_readable(features, rows, raw.unreadable)
 
     def describe(self, contents: Sequence[str]) -> Encoding:
         """Return the raw features of images by their paths, (N, R)."""
@@ -203,13 +201,10 @@ class ImageEncoder(Encoder):
                 if pictures:
                     described.append(self.describe_pictures(np.stack(pictures)))
 
-        if not described:
-            return Encoding(np.zeros((len(contents), 0), dtype=np.float32), unreadable)
-
-        readable = np.concatenate(described)
-        vectors = np.zeros((len(contents), readable.shape[1]), dtype=np.float32)
-        vectors[rows] = readable
-        return Encoding(vectors, unreadable)
+        readable = np.zeros((0, 0), dtype=np.float32)
+        if described:
+            readable = np.concatenate(described)
+        return Encoding.of_readable(readable, rows, unreadable)
 
     def _describe_once(self, contents: Sequence[str]) -> Encoding:
         """Return raw features; images that ``fit`` has read are not read again."""

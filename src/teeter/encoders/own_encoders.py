@@ -193,9 +193,7 @@ class FunctionEncoder(Encoder):
                 unreadable[row] = str(error)
 
         features = run_encoder(self._function, arguments)
-        vectors = np.zeros((len(contents), features.shape[1]), dtype=np.float32)
-        vectors[readable] = features
-        return Encoding(vectors, unreadable)
+        return Encoding.of_readable(features, readable, unreadable)
 
     def _locate(self, content: str) -> str:
         if self.kind is ContentKind.IMAGE and self.folder is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from teeter.base.registry import require_options
 from teeter.base.seeds import seeded_global_rng, stream, validate_seed
@@ -62,7 +62,7 @@ def mlp(
         nn.Dropout(dropout),
         nn.Linear(hidden, classes),
     )
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
 @_preserve_global_rng
@@ -83,7 +83,7 @@ def linear(
         nn.Flatten(),
         nn.Linear(inputs, classes),
     )
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
 @_preserve_global_rng
@@ -121,7 +121,7 @@ def s_cnn(
         nn.Dropout(0.5),
         nn.Linear(128, classes),
     )
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
 @_preserve_global_rng
@@ -167,7 +167,7 @@ def k_cnn(
         nn.Linear(512, classes),
     ]
     network = nn.Sequential(*layers)
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
 # In both kinds of blocks the order of the layers decides which weights he_normal draws first.
@@ -287,7 +287,7 @@ def wrn_16_8(
         dropout: probability of dropping a value between the convolutions of a block.
     """
     network = WideResNet(16, 8, channels, side, classes, dropout=dropout)
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
 class _ResidualBlock(nn.Module):
@@ -355,15 +355,16 @@ def resnet_18(
         nn.Flatten(),
         nn.Linear(512, classes),
     )
-    return he_normal(network, stream(validate_seed(seed), "start"))
+    return he_normal(network, seed)
 
 
-def he_normal(network: Network, generator: Generator) -> Network:
-    """Initialise a network in place and return it.
+def he_normal(network: Network, seed: int) -> Network:
+    """Initialise a network in place by a seed, and return it.
 
     Weights of linear and convolutional layers are drawn from N(0, 2 / inputs), layer by layer in
     the order of ``network.modules()``. Biases become 0.
     """
+    generator = stream(validate_seed(seed), "start")
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)

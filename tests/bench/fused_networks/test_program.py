@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from teeter.base.seeds import stream
 from teeter.bench.experiments import experiment
 from teeter.bench.fused_networks.program import FusedNetworks, can_fuse, make_program
 from teeter.models.networks import he_normal, k_cnn, mlp, s_cnn
@@ -40,7 +39,7 @@ def small_chain(seed: int, dropout: float = 0.0) -> nn.Sequential:
         nn.Linear(24, 4),
     )
 
-    return he_normal(chain, stream(seed, "start"))
+    return he_normal(chain, seed)
 
 
 def make_rows() -> tuple[Tensor, Tensor]:
