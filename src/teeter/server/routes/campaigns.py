@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
-from typing import Annotated
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
+from pydantic import Field, create_model
 
 from teeter.campaigns.classes import validate_classes
 from teeter.campaigns.records import (
@@ -18,7 +21,7 @@ from teeter.campaigns.records import (
     ModelRound,
     Permission,
 )
-from teeter.campaigns.settings import Settings, offered_settings
+from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.encoders import AUTO, ContentKind, choose_encoder, require_own_encoder
@@ -36,12 +39,72 @@ from teeter.server.access.permissions import (
     require_campaign_creator,
 )
 from teeter.server.pages import describe_campaign, render_page
-from teeter.server.schemas import SettingsIn, settings_from_form
+from teeter.server.routes import RequestBody, ShallowJson
 from teeter.server.uploads import save_upload, upload_digest
 from teeter.server.workspace import CreatedCampaign, ServedCampaign
 
 router = APIRouter(prefix="/api/v1")
 page_router = APIRouter(include_in_schema=False)
+
+_SETTING_TYPES = get_type_hints(Settings)
+_ListEntry = Annotated[str, Field(max_length=1000)]
+
+
+def _limit_setting(declared: dataclasses.Field[Any], value_type: Any) -> Any:
+    """Return the type of a setting in a request: with its meaning and its limits."""
+    limits = {**declared.metadata.get("limits", {}), **declared.metadata.get("request", {})}
+    if "ge" in limits:
+        limits["allow_inf_nan"] = False
+    return Annotated[value_type, Field(description=declared.metadata["help"], **limits)]
+
+
+def _body_field(declared: dataclasses.Field[Any]) -> Any:
+    value_type = declared.metadata.get("choices") or _SETTING_TYPES[declared.name]
+    if value_type == dict[str, Any]:
+        value_type = ShallowJson
+    elif value_type == list[str]:
+        value_type = list[_ListEntry]
+    # Left out, it stays as it is: None is no default that could be sent.
+    return (_limit_setting(declared, value_type), Field(default_factory=lambda: None))
+
+
+if TYPE_CHECKING:
+    SettingsIn = RequestBody
+else:
+    SettingsIn = create_model(
+        "SettingsIn",
+        __base__=RequestBody,
+        __doc__="Settings to change. Settings that are left out stay as they are.",
+        **{declared.name: _body_field(declared) for declared in changeable_settings()},
+    )
+
+
+def _form_field(declared: dataclasses.Field[Any]) -> Parameter:
+    value_type = _limit_setting(declared, _SETTING_TYPES[declared.name])
+    default = declared.default
+    if _SETTING_TYPES[declared.name] == list[str]:
+        value_type = Annotated[str, Field(description="Comma-separated.", max_length=10_000)]
+        default = ""
+    return Parameter(
+        declared.name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[value_type, Form()],
+    )
+
+
+def settings_from_form(**values: Any) -> Settings:
+    """Return the settings in a form, which has lists as comma-separated texts."""
+    for name, value in values.items():
+        if _SETTING_TYPES[name] == list[str]:
+            values[name] = [entry.strip() for entry in value.split(",") if entry.strip()]
+    return Settings(**values)
+
+
+# FastAPI reads the fields of the form from it.
+settings_from_form.__signature__ = Signature(  # type: ignore[attr-defined]
+    [_form_field(declared) for declared in offered_settings()]
+)
 
 
 @dataclass(frozen=True)

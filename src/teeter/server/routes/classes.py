@@ -1,28 +1,65 @@
-"""The classes of a campaign: their names, their meaning, and their page."""
+"""The classes of a campaign and their page, which shows the suggestions of other models too."""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
 from pydantic import Field
 
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES, validate_description
 from teeter.campaigns.learning.prior import explain_unused_names
-from teeter.campaigns.records import ClassDescription, ClassInfo, Permission
+from teeter.campaigns.records import (
+    ClassDescription,
+    ClassInfo,
+    Permission,
+    PredictionImport,
+    SourceReport,
+)
 from teeter.errors import InputError
 from teeter.server.access.permissions import (
     CampaignToAnswer,
     CampaignToManage,
+    CampaignToReview,
     User,
     get_workspace,
 )
 from teeter.server.pages import open_campaign_page
-from teeter.server.schemas import DescribeIn, NamesIn, RequestBody
+from teeter.server.routes import Label, NameIn, RequestBody
+from teeter.server.uploads import save_upload
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
+
+
+class ClassDescriptionIn(RequestBody):
+    """What a class means."""
+
+    description: Description = ""
+    examples: list[Description] = Field(default_factory=list, max_length=MAX_EXAMPLES)
+
+
+class DescribeIn(RequestBody):
+    """Descriptions of classes, which replace the current ones."""
+
+    classes: dict[Label, ClassDescriptionIn]
+
+
+class NamesIn(RequestBody):
+    """Whether models learn from the names and descriptions of the classes."""
+
+    use: bool
+
+
+class SuggestIn(RequestBody):
+    """How many items to ask the server's language model about."""
+
+    limit: int | None = Field(default=None, ge=1, le=10_000_000)
+    """None for all."""
+
 
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
 
@@ -188,3 +225,68 @@ def submit_names(
     """Let models learn from the names of the classes, or not."""
     campaign.change_settings(names=use == "yes", who=user)
     return _render_classes(request, slug, notice="The next model will take this into account.")
+
+
+# Suggestions of other models
+
+SourceField = Annotated[
+    str, Form(max_length=80, description="The name of the predictions on the page.")
+]
+
+
+@dataclass(frozen=True)
+class SuggestStarted:
+    """The language model that is being asked in the background."""
+
+    source: str
+    sent_to: str
+    """The host that the texts are sent to."""
+
+
+@router.get("/sources")
+def list_sources(campaign: CampaignToReview) -> list[SourceReport]:
+    """Return the sources of suggestions, and how often annotators agree with each."""
+    return campaign.suggestions.sources()
+
+
+@router.post("/predictions")
+def add_predictions(
+    request: Request,
+    campaign: CampaignToManage,
+    user: User,
+    *,
+    file: Annotated[
+        UploadFile,
+        File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
+    ],
+    source: SourceField,
+) -> PredictionImport:
+    """Add the predictions of another model as suggestions. They never become labels."""
+    workspace = get_workspace(request)
+
+    path = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+    try:
+        return campaign.suggestions.add(path, source, who=user)
+    finally:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+@router.post("/sources/remove")
+def remove_source(campaign: CampaignToManage, user: User, body: NameIn) -> list[SourceReport]:
+    """Remove a source and all its suggestions, and return those that are left."""
+    suggestions = campaign.suggestions
+    suggestions.remove(body.name, who=user)
+    return suggestions.sources()
+
+
+@router.post("/suggest", status_code=202)
+def ask_language_model(
+    request: Request, campaign: CampaignToManage, body: SuggestIn
+) -> SuggestStarted:
+    """Ask the server's language model about all items that it has said nothing about.
+
+    The texts of the items are sent to the server that was named when this one was started.
+    """
+    suggester = get_workspace(request).require_suggester()
+    suggester.ask_about_all(campaign, body.limit)
+    return SuggestStarted(suggester.model.source_name, suggester.host)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,13 +13,13 @@ from starlette.background import BackgroundTask
 
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.records import Permission
-from teeter.errors import InputError, StoreError
+from teeter.errors import InputError
 from teeter.server.access.permissions import (
     CampaignToExport,
     get_workspace,
 )
 from teeter.server.pages import open_campaign_page
-from teeter.server.worker.background import EXPORT
+from teeter.server.worker.background import EXPORT, wait_for
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -81,19 +80,14 @@ async def export_labels(
     future = workspace.trainer.submit(EXPORT, campaign.location, form=form, folder=folder)
 
     try:
-        # Shielded: neither the time limit nor a client that leaves may cancel the future, because
-        # the worker sets its result later.
-        exporting = asyncio.shield(asyncio.wrap_future(future))
-        file = Path(await asyncio.wait_for(exporting, _EXPORT_SECONDS))
-    except BaseException as error:
+        file = await wait_for(future, _EXPORT_SECONDS)
+    except BaseException:
         # The worker may still write into the folder.
         future.add_done_callback(lambda _: shutil.rmtree(folder, ignore_errors=True))
-        if not isinstance(error, TimeoutError):
-            raise
-        raise StoreError("The server is busy with other work: try again later.") from None
+        raise
 
     return FileResponse(
         file,
-        filename=f"{slug}-{form}{file.suffix}",
+        filename=f"{slug}-{form}{Path(file).suffix}",
         background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
     )

@@ -44,12 +44,13 @@ from teeter.server.access.permissions import (
     permissions_in,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.schemas import ItemId, RequestBody, ShallowJson
+from teeter.server.routes import ItemId, RequestBody, ShallowJson
 from teeter.server.uploads import image_response, save_upload
 from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
+
 
 MAX_ITEMS = 1000
 """Items of one request. Larger sets come as a file."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from pydantic import Field
 
 from teeter.campaigns.asking.questions import (
     assign_ready_items,
@@ -18,6 +19,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
     Answer,
+    AnswerKind,
     AnswerReceipt,
     Permission,
     RecentAnswer,
@@ -34,10 +36,36 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
-from teeter.server.schemas import AnswerIn, ConfirmationIn, UndoIn
+from teeter.server.routes import Comment, ItemId, Label, RequestBody, UndoIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
+
+
+class ShownSuggestionIn(RequestBody):
+    """The suggestion that the annotator saw."""
+
+    source: Annotated[str, Field(max_length=200)]
+    label: Label
+
+
+class AnswerIn(RequestBody):
+    """An answer about an item."""
+
+    item: ItemId
+    kind: AnswerKind = AnswerKind.LABEL
+    label: Label | None = None
+    """The class, if the kind is ``label``."""
+    comment: Comment | None = None
+    suggestion: ShownSuggestionIn | None = None
+    """The suggestion that the annotator saw; None if none was shown."""
+
+
+class ConfirmationIn(RequestBody):
+    """An item whose label was reviewed and is correct."""
+
+    item: ItemId
+    comment: Comment | None = None
 
 
 @page_router.get("/c/{slug}")

@@ -17,13 +17,19 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import render_page
-from teeter.server.schemas import SessionIn
+from teeter.server.routes import Name, RequestBody
 
 router = APIRouter(prefix="/api/v1")
 page_router = APIRouter(include_in_schema=False)
 
 _RETRY_SECONDS = 60
 """How long to wait after too many wrong tokens."""
+
+
+class SessionIn(RequestBody):
+    """The name to answer under, where no login is required."""
+
+    annotator: Name
 
 
 @dataclass(frozen=True)

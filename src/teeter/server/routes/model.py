@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import PlainTextResponse, Response
+from pydantic import Field
 
 from teeter.campaigns.records import EncodingResult, Job, ModelRound
 from teeter.classifier import Prediction
 from teeter.encoders import AUTO, require_own_encoder
-from teeter.errors import StoreError
 from teeter.server.access.permissions import (
     CampaignToExport,
     CampaignToManage,
     get_workspace,
 )
-from teeter.server.schemas import EncodeIn, PredictIn
-from teeter.server.worker.background import PREDICT
+from teeter.server.routes import RequestBody
+from teeter.server.worker.background import PREDICT, wait_for
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
+
+
+MAX_PREDICTED_TEXTS = 1000
+"""Texts of one request for predictions."""
+
+MAX_PREDICTED_TEXT = 100_000
+"""Characters of each of these texts."""
+
+
+class EncodeIn(RequestBody):
+    """A switch to another encoder."""
+
+    encoder: str | None = Field(default=None, max_length=200)
+    """Name of a built-in encoder, or None to resume with the current one."""
+
+
+class PredictIn(RequestBody):
+    """Texts to predict the classes of. They are not stored."""
+
+    texts: list[Annotated[str, Field(max_length=MAX_PREDICTED_TEXT)]] = Field(
+        min_length=1, max_length=MAX_PREDICTED_TEXTS
+    )
+
 
 _PREDICTION_SECONDS = 60.0
 """Seconds that a request for predictions waits for the worker."""
@@ -83,12 +105,6 @@ async def predict(
     """
     worker = get_workspace(request).trainer
     future = worker.submit(PREDICT, campaign.location, texts=body.texts)
-    try:
-        # Shielded, because the worker sets the result later even if no request waits for it.
-        predicting = asyncio.shield(asyncio.wrap_future(future))
-        version, predictions = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
-    except TimeoutError:
-        raise StoreError("The server is busy with other work: try again later.") from None
-
+    version, predictions = await wait_for(future, _PREDICTION_SECONDS)
     response.headers["x-model-version"] = str(version)
     return predictions

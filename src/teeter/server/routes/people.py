@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES
-from teeter.campaigns.records import AnnotatorStats, ConsensusMethod, MemberChange, Permission
+from teeter.campaigns.records import AnnotatorStats, ConsensusMethod, MemberChange, Permission, Role
 from teeter.server.access.permissions import (
     CampaignToManage,
     CampaignToReview,
@@ -17,9 +17,16 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import open_campaign_page
-from teeter.server.schemas import NameIn, PersonIn
+from teeter.server.routes import Name, NameIn, RequestBody
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+
+class PersonIn(RequestBody):
+    """A member and their role."""
+
+    name: Name
+    role: Role = Role.ANNOTATOR
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,19 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
-from teeter.server.schemas import DecisionIn, UndoIn
+from teeter.server.routes import Comment, ItemId, Label, RequestBody, UndoIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
+
+
+class DecisionIn(RequestBody):
+    """A decision on the label of an item, which overrides all answers."""
+
+    item: ItemId
+    label: Label | None = None
+    """The class; None if the item does not belong in the campaign."""
+    comment: Comment | None = None
 
 
 # Labels that may be wrong

@@ -25,7 +25,7 @@ from teeter.server.access.permissions import (
     CampaignToManage,
     User,
 )
-from teeter.server.schemas import RequestBody
+from teeter.server.routes import RequestBody
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ on the list, because a request is made again if the process dies.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -31,7 +32,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.classifier import Prediction
-from teeter.errors import TeeterError
+from teeter.errors import StoreError, TeeterError
 
 logger = logging.getLogger(__name__)
 
@@ -220,6 +221,21 @@ def _format_duration(seconds: float) -> str:
     if seconds < 36 * 3600:
         return pluralize(round(seconds / 3600), "hour")
     return pluralize(round(seconds / 86_400), "day")
+
+
+async def wait_for(future: Future[ResultT], seconds: float) -> ResultT:
+    """Return the result of a request, without a thread that waits for it.
+
+    Raises:
+        StoreError: it took too long. The worker sets the result later all the same.
+    """
+    try:
+        # Shielded: neither the time limit nor a client that leaves may cancel the future, because
+        # the worker sets its result later.
+        result = asyncio.shield(asyncio.wrap_future(future))
+        return await asyncio.wait_for(result, seconds)
+    except TimeoutError:
+        raise StoreError("The server is busy with other work: try again later.") from None
 
 
 def _default_handler() -> Handler:
