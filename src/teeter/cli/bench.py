@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +10,7 @@ import typer
 from teeter.cli.output import (
     Commands,
     DeviceOption,
+    echo_json,
     print_table,
     progress,
     spinner,
@@ -21,7 +20,6 @@ from teeter.cli.output import (
 from teeter.errors import FileError
 
 if TYPE_CHECKING:
-    from teeter.bench.analysis.report import Report
     from teeter.bench.analysis.run_comparison import RunComparison
     from teeter.bench.experiments import Run, Setting
 
@@ -183,8 +181,7 @@ def list_settings(
 
     settings = [setting_named(name) for name in setting_names()]
     if as_json:
-        values = [asdict(setting) for setting in settings]
-        typer.echo(json.dumps(values, indent=2))
+        echo_json(settings)
         return
 
     width = max(len(setting.name) for setting in settings)
@@ -305,25 +302,22 @@ def report(
         written = write_report(loaded, out)
 
     if as_json:
-        typer.echo(_to_json(written))
+        # Scripts read these keys.
+        echo_json(
+            {
+                "page": str(written.page),
+                "findings": written.findings,
+                "notes": written.notes,
+                "tables": written.tables,
+                "files": [str(path) for path in written.files],
+            }
+        )
         return
 
     # What was found, then what limits it.
     for sentence in (*written.findings, *written.notes):
         typer.echo(sentence)
     typer.echo(f"Curves, tables and settings: {written.page}")
-
-
-def _to_json(written: Report) -> str:
-    """Return the report as JSON. Scripts read these keys."""
-    content = {
-        "page": str(written.page),
-        "findings": written.findings,
-        "notes": written.notes,
-        "tables": written.tables,
-        "files": [str(path) for path in written.files],
-    }
-    return json.dumps(content, ensure_ascii=False, indent=2)
 
 
 @bench.command()
@@ -391,7 +385,7 @@ def datasets(
 
     descriptions = [_describe_dataset(name) for name in names()]
     if as_json:
-        typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
+        echo_json(descriptions)
         return
 
     header = ["name", "train", "test", "classes", "shape", "where it is, or how to get it"]

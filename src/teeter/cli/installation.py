@@ -391,7 +391,7 @@ def strategies(
     """List the strategies: what each needs, its options and their defaults, and what it picks."""
     entries = list_strategies()
     if as_json:
-        typer.echo(json.dumps(entries, ensure_ascii=False, indent=2))
+        echo_json(entries)
     else:
         header = ["name", "needs", "options", "picks"]
         rows = [_table_row(entry) for entry in entries if entry["group"] == "strategy"]

@@ -288,14 +288,8 @@ class ScoringJob:
 
     def write(self) -> None:
         """Write the job into its folder for the workers."""
-        content = {
-            "strategy": self.strategy,
-            "options": self.options,
-            "rays": self.rays,
-            "subspace": self.subspace,
-            "seed": self.seed,
-            "source": asdict(self.source),
-        }
+        content = asdict(self)
+        del content["folder"]
 
         path = self.folder / JOB_FILE
         with write_errors(path):
