@@ -18,7 +18,13 @@ from teeter.base.files import LfCsvStream, atomic_open, atomic_write
 from teeter.base.registry import require_known
 from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
-from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
+from teeter.campaigns.export.rows import (
+    ADDED_CELLS,
+    ADDED_COLUMNS,
+    ExportColumns,
+    ExportRow,
+    shown_content,
+)
 from teeter.campaigns.items.columns import ImportedTable, map_json, replace_surrogates
 from teeter.campaigns.records import ItemKind
 from teeter.data.table_files import escape_formula
@@ -104,7 +110,7 @@ def write_export(
         )
 
     try:
-        FORMATS[form](rows, ExportColumns(tables, _COLUMNS), path)
+        FORMATS[form](rows, ExportColumns(tables, ADDED_COLUMNS), path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
@@ -117,27 +123,6 @@ def format_suffix(form: str) -> str:
         ('.csv', '.jsonl', '')
     """
     return _SUFFIX_OF_FORM[form]
-
-
-_COLUMNS = (
-    "id",
-    "content",
-    "label",
-    "annotators",
-    "predicted",
-    "confidence",
-    "left_out",
-    "agreement",
-    "decided_by",
-    "answers",
-    "final_label",
-    "labelled_by",
-    "certificate",
-)
-"""The columns that an export adds to a table: attributes of a row."""
-
-_CELLS = {name: name for name in _COLUMNS} | {"answers": "answers_text"}
-"""The attributes of a row that the columns hold where a cell is a single value."""
 
 
 def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -155,9 +140,9 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
 
 
 def _csv_rows(rows: Iterable[ExportRow], columns: ExportColumns) -> Iterator[list[Any]]:
-    added_cells = attrgetter(*(_CELLS[column] for column in columns.name_of))
+    added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
     for row in rows:
-        yield [*columns.text_cells(row.row, row.id), *added_cells(row)]
+        yield [*columns.text_cells(row), *added_cells(row)]
 
 
 def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -176,7 +161,7 @@ def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) 
     def objects() -> Iterator[dict[str, Any]]:
         for row in rows:
             added = {name: getattr(row, column) for column, name in columns.name_of.items()}
-            yield {**columns.json_cells(row.row, row.id), **added}
+            yield {**columns.json_cells(row), **added}
 
     _write_json_lines(path, objects())
 
@@ -199,18 +184,7 @@ def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
             rows,
             columns,
             choose_file=lambda row: 0,
-            added_cells=_CELLS,
-            added_types=_ADDED_TYPES,
         )
-
-
-# A column that is empty in all rows would have the type null, so the types are given.
-_ADDED_TYPES = {
-    "annotators": "int64",
-    "left_out": "bool",
-    "confidence": "float64",
-    "agreement": "float64",
-}
 
 
 def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -230,8 +204,6 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
             rows,
             columns,
             choose_file=choose_split,
-            added_cells=_CELLS,
-            added_types=_ADDED_TYPES,
         )
 
     atomic_write(path / "README.md", _DATASET_CARD.encode())
@@ -249,7 +221,7 @@ def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
                 **shown_content(row),
                 "label": row.label,
                 "answer": answer,
-                "meta": {**columns.json_cells_beside(meta, row.row, row.id), **meta},
+                "meta": {**columns.json_cells_beside(meta, row), **meta},
             }
 
     _write_json_lines(path, examples())
@@ -262,7 +234,7 @@ def _write_doccano(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
                 continue
             fields = {"id": row.id, **shown_content(row), "label": [row.label]}
             # doccano shows all other fields beside the text.
-            yield {**columns.json_cells_beside(fields, row.row, row.id), **fields}
+            yield {**columns.json_cells_beside(fields, row), **fields}
 
     _write_json_lines(path, examples())
 
@@ -312,7 +284,7 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
             if row.left_out:
                 continue
             fields = {**shown_content(row), ITEM_FIELD: row.id}
-            cells = columns.json_cells_beside(fields, row.row, row.id)
+            cells = columns.json_cells_beside(fields, row)
             task: dict[str, Any] = {"data": {**cells, **fields}}
             if row.label is not None:
                 task["annotations"] = [{"result": choose(row.label)}]
@@ -347,7 +319,7 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
         document = pipeline.make_doc(row.content or "")
         document.cats = {name: float(name == row.label) for name in classes}
         document.user_data["id"] = row.id
-        cells = columns.json_cells(row.row, row.id)
+        cells = columns.json_cells(row)
         document.user_data["columns"] = map_json(replace_surrogates(cells), _to_message_pack)
         documents.add(document)
 
@@ -384,7 +356,7 @@ def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
         probabilities.append(list(row.out_of_fold.values()))
 
         fields = {"id": row.id, "label": row.label}
-        line = {**fields, **columns.json_cells_beside(fields, row.row, row.id)}
+        line = {**fields, **columns.json_cells_beside(fields, row)}
         lines.append(json.dumps(replace_surrogates(line), ensure_ascii=False) + "\n")
 
     if not ids:

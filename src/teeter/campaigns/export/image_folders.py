@@ -175,7 +175,7 @@ def _read_manifest(path: Path) -> Iterator[str]:
 def _metadata_line(row: ExportRow, columns: ExportColumns, target: str) -> dict[str, Any]:
     """Return what Hugging Face datasets reads about an image."""
     fields = {"file_name": target, "id": row.id, "label": row.label}
-    cells = columns.json_cells(row.row, row.id)
+    cells = columns.json_cells(row)
     names = {column.name for column in columns.imported}
     # A column of datasets has one type, which lists and objects of many kinds do not have.
     mixed = {column.name for column in columns.imported if column.type is ColumnType.JSON}

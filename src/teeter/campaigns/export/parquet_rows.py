@@ -7,13 +7,19 @@ and all rows are read again and written with types that hold them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any, BinaryIO, Self
 
-from teeter.campaigns.export.rows import ID_COLUMN, ExportColumns, ExportRow
+from teeter.campaigns.export.rows import (
+    ADDED_CELLS,
+    ADDED_TYPES,
+    ID_COLUMN,
+    ExportColumns,
+    ExportRow,
+)
 from teeter.campaigns.items.arrow_columns import (
     arrow_type_of,
     arrow_values,
@@ -30,7 +36,6 @@ from teeter.campaigns.items.columns import (
     typed_values,
 )
 from teeter.campaigns.records import ColumnType
-from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 
 _ROWS_AT_ONCE = 5_000
@@ -57,8 +62,6 @@ def write_parquet(
     columns: ExportColumns,
     *,
     choose_file: Callable[[ExportRow], int | None],
-    added_cells: Mapping[str, str],
-    added_types: Mapping[str, str],
 ) -> None:
     """Write rows to Parquet files, which have the same types.
 
@@ -67,8 +70,6 @@ def write_parquet(
         rows: All rows. They may be read twice.
         columns: The columns of the export.
         choose_file: Returns the position of the file for a row, or None to leave the row out.
-        added_cells: The attributes of a row that the added columns hold, by column.
-        added_types: The Arrow types of the added columns that are no texts, by name.
 
     Raises:
         MissingExtraError: If pyarrow is not installed.
@@ -83,12 +84,12 @@ def write_parquet(
             for file in files:
                 file.seek(0)
                 file.truncate()
-                writer = ParquetRows(file, columns, arrow_columns, added_cells, added_types)
+                writer = ParquetRows(file, columns, arrow_columns)
                 writers.append(stack.enter_context(writer))
 
             unread_rows = iter(rows)
             for row in unread_rows:
-                if not arrow_columns.check(row.row, row.id):
+                if not arrow_columns.check(row):
                     break
                 position = choose_file(row)
                 if position is not None:
@@ -97,7 +98,7 @@ def write_parquet(
                 return True
 
             for row in unread_rows:
-                arrow_columns.check(row.row, row.id)
+                arrow_columns.check(row)
             for writer in writers:
                 writer.discard()
         return False
@@ -137,20 +138,20 @@ class ArrowColumns:
 
         self._has_text_ids = False
 
-    def check(self, row: StoredRow | None, item_id: str) -> bool:
+    def check(self, row: ExportRow) -> bool:
         """Choose other types for the columns that cannot hold the values of a row.
 
         Returns:
             Whether the types hold them as they are.
         """
-        cells = self._columns.cells(row)
+        cells = self._columns.cells(row.row)
         is_id_missing = self._columns.is_id_missing(cells)
         fits = True
-        if is_id_missing and not self._has_text_ids and not self._fits_id(item_id):
+        if is_id_missing and not self._has_text_ids and not self._fits_id(row.id):
             self._has_text_ids = True
             fits = False
 
-        types = self._columns.types(row)
+        types = self._columns.types(row.row)
         for position, name in self._checked:
             if is_id_missing and name == ID_COLUMN:
                 continue
@@ -215,7 +216,7 @@ class ArrowColumns:
 
     def values(self, rows: Sequence[ExportRow]) -> list[list[Any]]:
         """Return the values of some rows by column."""
-        columns = self._columns.typed_columns([(row.row, row.id) for row in rows])
+        columns = self._columns.typed_columns(rows)
         if self._has_text_ids:
             columns[list(self._types).index(ID_COLUMN)] = [row.id for row in rows]
         return columns
@@ -276,26 +277,17 @@ class ParquetRows:
         file: The file, open for writing.
         columns: The columns of the export.
         arrow_columns: The imported ones among them, with types that hold the values of all rows.
-        added_cells: The attributes of a row that the added columns hold, by column.
-        added_types: The Arrow types of the added columns that are no texts, by name.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        columns: ExportColumns,
-        arrow_columns: ArrowColumns,
-        added_cells: Mapping[str, str],
-        added_types: Mapping[str, str],
-    ) -> None:
+    def __init__(self, file: BinaryIO, columns: ExportColumns, arrow_columns: ArrowColumns) -> None:
         import pyarrow
         from pyarrow import parquet
 
         self._arrow_columns = arrow_columns
         added_fields = {}
         for column, name in columns.name_of.items():
-            arrow_type = pyarrow.type_for_alias(added_types.get(column, "string"))
-            added_fields[added_cells[column]] = pyarrow.field(name, arrow_type)
+            arrow_type = pyarrow.type_for_alias(ADDED_TYPES.get(column, "string"))
+            added_fields[ADDED_CELLS[column]] = pyarrow.field(name, arrow_type)
 
         self._added_fields = added_fields
         self._schema = pyarrow.schema(

@@ -79,6 +79,35 @@ def shown_content(row: ExportRow) -> dict[str, str | None]:
     return {"text": row.content}
 
 
+ADDED_COLUMNS = (
+    "id",
+    "content",
+    "label",
+    "annotators",
+    "predicted",
+    "confidence",
+    "left_out",
+    "agreement",
+    "decided_by",
+    "answers",
+    "final_label",
+    "labelled_by",
+    "certificate",
+)
+"""The columns that an export adds to a table: attributes of a row."""
+
+ADDED_CELLS = {name: name for name in ADDED_COLUMNS} | {"answers": "answers_text"}
+"""The attributes of a row that the columns hold where a cell is a single value."""
+
+# A column that is empty in all rows would have the type null, so the types are given.
+ADDED_TYPES = {
+    "annotators": "int64",
+    "left_out": "bool",
+    "confidence": "float64",
+    "agreement": "float64",
+}
+"""The Arrow types of the added columns that are no texts."""
+
 ID_COLUMN = "id"
 
 _PREFIX = "teeter_"
@@ -165,24 +194,20 @@ class ExportColumns:
             self._layouts[table] = (None if is_same else positions, types)
         return self._layouts[table]
 
-    def text_cells(self, row: StoredRow | None, item_id: str) -> list[str]:
+    def text_cells(self, row: ExportRow) -> list[str]:
         """Return the imported cells of a row for a CSV file."""
-        cells = self.cells(row)
+        cells = self.cells(row.row)
         texts = [cell if type(cell) is str else format_cell(cell) for cell in cells]
         if self.is_id_missing(cells):
-            texts[self._id_position] = item_id
+            texts[self._id_position] = row.id
         return texts
 
-    def typed_columns(self, rows: Sequence[tuple[StoredRow | None, str]]) -> list[list[Any]]:
-        """Return the imported values of some rows by column. None stands for a missing value.
-
-        Args:
-            rows: Each row, or None, with the id of its item.
-        """
+    def typed_columns(self, rows: Sequence[ExportRow]) -> list[list[Any]]:
+        """Return the imported values of some rows by column. None stands for a missing value."""
         columns: list[list[Any]] = [[] for _ in self.imported]
 
         # Rows that follow each other are nearly always of one table.
-        for types, group in groupby((row for row, _ in rows), key=self.types):
+        for types, group in groupby((row.row for row in rows), key=self.types):
             cells_of_rows = [self.cells(row) for row in group]
             cells_of_columns = zip(*cells_of_rows, strict=True)
             for values, cells, column_type in zip(columns, cells_of_columns, types, strict=True):
@@ -190,18 +215,18 @@ class ExportColumns:
 
         if self.has_ids:
             ids = columns[self._id_position]
-            for place, (row, item_id) in enumerate(rows):
-                if ids[place] in _NO_ID and self.is_id_missing(self.cells(row)):
-                    ids[place] = item_id
+            for place, row in enumerate(rows):
+                if ids[place] in _NO_ID and self.is_id_missing(self.cells(row.row)):
+                    ids[place] = row.id
         return columns
 
-    def json_cells(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
+    def json_cells(self, row: ExportRow) -> dict[str, Any]:
         """Return the imported cells of a row for a JSON file, but for those it does not have."""
-        cells = list(self.cells(row))
-        types = self.types(row)
+        cells = list(self.cells(row.row))
+        types = self.types(row.row)
         if self.is_id_missing(cells):
             # As it is, like the id of an item that came without a row.
-            cells[self._id_position] = item_id
+            cells[self._id_position] = row.id
             types = [*types]
             types[self._id_position] = ColumnType.TEXT
 
@@ -211,9 +236,7 @@ class ExportColumns:
                 values[name] = drop_infinite(typed_value(cell, column_type))
         return values
 
-    def json_cells_beside(
-        self, fields: Mapping[str, Any], row: StoredRow | None, item_id: str
-    ) -> dict[str, Any]:
+    def json_cells_beside(self, fields: Mapping[str, Any], row: ExportRow) -> dict[str, Any]:
         """Return the imported cells of a row for a file whose other fields have fixed names.
 
         A column with the name of such a field is called ``NAME_imported``, unless it says the same:
@@ -221,10 +244,8 @@ class ExportColumns:
 
         Args:
             fields: The other fields with their values.
-            row: The row, or None.
-            item_id: The id of its item.
         """
-        imported = self.json_cells(row, item_id)
+        imported = self.json_cells(row)
         taken = {*fields, *(column.name for column in self.imported)}
 
         cells = {}
