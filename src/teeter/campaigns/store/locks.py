@@ -77,11 +77,20 @@ class LockQueries(Queries):
         """Let a lock expire in so many seconds from now, if the holder still has it."""
         expires = self._transaction.time_after(seconds)
         # The lock may have expired meanwhile, and another process may have taken it.
-        self._update(schema.locks, self._matches(name), LOCKS.holder == holder, expires=expires)
+        self._update(
+            schema.locks,
+            self._matches(name),
+            LOCKS.holder == holder,
+            expires=expires,
+        )
 
     def release(self, name: LockName, holder: str) -> None:
         """Release a lock, if the holder still has it."""
-        self._delete(schema.locks, self._matches(name), LOCKS.holder == holder)
+        self._delete(
+            schema.locks,
+            self._matches(name),
+            LOCKS.holder == holder,
+        )
 
     def _matches(self, name: LockName) -> ColumnElement[bool]:
         return and_(

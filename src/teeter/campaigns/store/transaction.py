@@ -85,7 +85,11 @@ def campaign_names(database: Database) -> list[str]:
 def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
     """Store a campaign and return its row id. The caller checks that the name is free."""
     statement = insert(schema.campaigns).returning(CAMPAIGNS.id)
-    values = {"name": name, "created": created, "settings": settings}
+    values = {
+        "name": name,
+        "created": created,
+        "settings": settings,
+    }
     return int(connection.execute(statement, values).scalar_one())
 
 
@@ -266,7 +270,12 @@ class Reading:
         """Return the campaign's name, settings and time of creation, as they are stored."""
         query = select(schema.campaigns).where(CAMPAIGNS.id == self.campaign_id)
         row = self.connection.execute(query).one()
-        return StoredCampaign(row.id, row.name, row.created, row.settings)
+        return StoredCampaign(
+            row.id,
+            row.name,
+            row.created,
+            row.settings,
+        )
 
     answers = cached_property(AnswerQueries)
     """What annotators said."""

@@ -135,7 +135,12 @@ def import_annotations(
             kind, label = choice
             # Two annotations that say the same are two answers: either may be deleted later.
             receipt = change.answers.record(
-                Answer(str(task.item_id), annotator, kind, label),
+                Answer(
+                    str(task.item_id),
+                    annotator,
+                    kind,
+                    label,
+                ),
                 asked_of=LABEL_STUDIO_ANNOTATOR,
                 at=format_time(annotation.changed_at),
                 shown=task.suggestion,

@@ -211,12 +211,21 @@ class AnswerQueries(Queries):
     def _take_back(self, row: Row[Any]) -> UndoResult:
         """Mark an answer as undone. If it was live, the one before it is live again."""
         # Never deleted: the history refers to the row.
-        self._update(schema.answers, ANSWERS.id == row.id, undone=True, live=False)
+        self._update(
+            schema.answers,
+            ANSWERS.id == row.id,
+            undone=True,
+            live=False,
+        )
 
         before = self._last(row.annotator, row.item_id)
         # If the answer was replaced before it was undone, the replacement stays live.
         if before is not None and row.live:
-            self._update(schema.answers, ANSWERS.id == before.id, live=True)
+            self._update(
+                schema.answers,
+                ANSWERS.id == before.id,
+                live=True,
+            )
 
         self._note(row.annotator, "undo", {"answer": row.id}, row.key)
         return UndoResult(_answer(row), None if before is None else _answer(before))
@@ -387,7 +396,14 @@ class AnswerQueries(Queries):
 
 def _answer(row: Row[Any]) -> Answer:
     kind = AnswerKind(row.kind)
-    return Answer(row.key, row.annotator, kind, row.label, row.comment, row.id)
+    return Answer(
+        row.key,
+        row.annotator,
+        kind,
+        row.label,
+        row.comment,
+        row.id,
+    )
 
 
 class DecisionQueries(Queries):
@@ -406,7 +422,12 @@ class DecisionQueries(Queries):
 
         # At most one decision about an item is live, no matter who made it.
         earlier = DECISIONS.item_id == item.row_id
-        self._update(schema.decisions, earlier, DECISIONS.live, live=False)
+        self._update(
+            schema.decisions,
+            earlier,
+            DECISIONS.live,
+            live=False,
+        )
 
         number = self._insert(
             schema.decisions,
@@ -418,7 +439,11 @@ class DecisionQueries(Queries):
             live=True,
             undone=False,
         )
-        detail = {"decision": number, "label": decision.label, "comment": decision.comment}
+        detail = {
+            "decision": number,
+            "label": decision.label,
+            "comment": decision.comment,
+        }
         self._note(decision.reviewer, "decided", detail, decision.item)
         self._transaction.picks.update_missing([item.row_id])
         return number
@@ -445,14 +470,23 @@ class DecisionQueries(Queries):
         if last is None:
             return None
 
-        self._update(schema.decisions, DECISIONS.id == last.id, undone=True, live=False)
+        self._update(
+            schema.decisions,
+            DECISIONS.id == last.id,
+            undone=True,
+            live=False,
+        )
 
         # A decision that was replaced since leaves the later one live.
         if last.live:
             about_item = self._last_first().where(DECISIONS.item_id == last.item_id).limit(1)
             before = self._execute(about_item).first()
             if before is not None:
-                self._update(schema.decisions, DECISIONS.id == before.id, live=True)
+                self._update(
+                    schema.decisions,
+                    DECISIONS.id == before.id,
+                    live=True,
+                )
 
         detail = {"decision": last.id}
         self._note(reviewer, "decision undone", detail, last.key)

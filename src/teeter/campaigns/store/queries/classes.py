@@ -157,7 +157,11 @@ class ClassQueries(Queries):
         # A class may change its own case or spaces.
         require_distinct_names([stripped], [other for other in row_ids if other != name])
 
-        self._update(schema.classes, CLASSES.id == row_ids[name], name=stripped)
+        self._update(
+            schema.classes,
+            CLASSES.id == row_ids[name],
+            name=stripped,
+        )
         detail = {"from": name, "to": stripped}
         self._note(who, _RENAMED, detail)
 

@@ -119,8 +119,16 @@ class EncodingQueries(Queries):
     def make_current(self, row_id: int) -> None:
         """Let models see an encoding. The current one is kept for comparison."""
         in_campaign = ENCODINGS.campaign_id == self._campaign_id
-        self._update(schema.encodings, in_campaign, is_current=False)
-        self._update(schema.encodings, ENCODINGS.id == row_id, is_current=True)
+        self._update(
+            schema.encodings,
+            in_campaign,
+            is_current=False,
+        )
+        self._update(
+            schema.encodings,
+            ENCODINGS.id == row_id,
+            is_current=True,
+        )
 
     def remove(self, row_id: int) -> None:
         """Remove an encoding and its vectors."""
@@ -169,10 +177,18 @@ class EncodingQueries(Queries):
         # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
         for part in chunks(rows):
             item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
-            self._delete(schema.vectors, VECTORS.encoding_id == row_id, item_rows)
+            self._delete(
+                schema.vectors,
+                VECTORS.encoding_id == row_id,
+                item_rows,
+            )
         self._insert_all(schema.vectors, rows)
         is_encoding = ENCODINGS.id == row_id
-        self._update(schema.encodings, is_encoding, revision=ENCODINGS.revision + 1)
+        self._update(
+            schema.encodings,
+            is_encoding,
+            revision=ENCODINGS.revision + 1,
+        )
 
     def replace_item(self, item: StoredItem, row_id: int, vector: Vectors | None) -> None:
         """Replace the vector of an item whose content has changed.
@@ -186,7 +202,11 @@ class EncodingQueries(Queries):
             vector: the new features (D,); None if the item had none.
         """
         of_others = VECTORS.encoding_id != row_id
-        self._delete(schema.vectors, VECTORS.item_id == item.row_id, of_others)
+        self._delete(
+            schema.vectors,
+            VECTORS.item_id == item.row_id,
+            of_others,
+        )
         if vector is not None:
             self.write(row_id, {item.item_id: vector})
 

@@ -76,5 +76,10 @@ class HistoryQueries(Queries):
 
 
 def _as_line(row: Row[Any]) -> dict[str, Any]:
-    line = {"at": row.at, "who": row.who, "what": row.what, "item": row.item}
+    line = {
+        "at": row.at,
+        "who": row.who,
+        "what": row.what,
+        "item": row.item,
+    }
     return {**line, **json.loads(row.detail)}

@@ -91,7 +91,11 @@ class ImportedTableQueries(Queries):
             }
             previous = stored[item_row_id, key]
             if previous:
-                self._update(schema.imported_rows, IMPORTED_ROWS.id == previous.pop(0), **values)
+                self._update(
+                    schema.imported_rows,
+                    IMPORTED_ROWS.id == previous.pop(0),
+                    **values,
+                )
             else:
                 new_values.append(values)
 

@@ -399,7 +399,12 @@ class ItemQueries(Queries):
 
     def change_content(self, item: StoredItem, content: str | None, digest: str, who: str) -> None:
         """Replace the text of an item. The history has both, so it shows what each answer saw."""
-        self._update(schema.items, ITEMS.id == item.row_id, content=content, digest=digest)
+        self._update(
+            schema.items,
+            ITEMS.id == item.row_id,
+            content=content,
+            digest=digest,
+        )
 
         detail = {"from": item.content, "to": content}
         self._note(who, _CHANGED, detail, item.item_id)
@@ -438,7 +443,12 @@ class ItemQueries(Queries):
 
     def _change(self, item_ids: Sequence[str], **values: Any) -> None:
         for part in chunks(item_ids):
-            self._update(schema.items, self._in_campaign(), ITEMS.key.in_(part), **values)
+            self._update(
+                schema.items,
+                self._in_campaign(),
+                ITEMS.key.in_(part),
+                **values,
+            )
 
     def _note_items(
         self,

@@ -63,7 +63,12 @@ class LabelStudioQueries(Queries):
     def set_project(self, link: ProjectLink, url: str, project_id: int) -> ProjectLink:
         """Store where the project of a link is, and return the link with it."""
         is_link = LABEL_STUDIO.id == link.id
-        self._update(schema.label_studio, is_link, url=url, project_id=project_id)
+        self._update(
+            schema.label_studio,
+            is_link,
+            url=url,
+            project_id=project_id,
+        )
         return ProjectLink(link.id, url, link.marker, project_id)
 
     def imported_annotations(self, link: ProjectLink) -> dict[int, ImportedAnnotation]:
@@ -125,4 +130,9 @@ class LabelStudioQueries(Queries):
         for part in chunks(annotations):
             of_link = LABEL_STUDIO_ANSWERS.link_id == link.id
             is_deleted = LABEL_STUDIO_ANSWERS.annotation.in_(part)
-            self._update(schema.label_studio_answers, of_link, is_deleted, gone=True)
+            self._update(
+                schema.label_studio_answers,
+                of_link,
+                is_deleted,
+                gone=True,
+            )

@@ -49,14 +49,29 @@ class PeopleQueries(Queries):
         removed = self.find(name)
 
         if removed is None:
-            self._insert(schema.people, name=name, **values)
+            self._insert(
+                schema.people,
+                name=name,
+                **values,
+            )
         else:
             self.change(removed.row_id, **values)
 
     def change(self, row_id: int, **values: Any) -> None:
         """Change columns of a person. A person who is removed keeps their answers."""
-        self._update(schema.people, PEOPLE.id == row_id, **values)
+        self._update(
+            schema.people,
+            PEOPLE.id == row_id,
+            **values,
+        )
 
 
 def _person(row: Row[Any]) -> Person:
-    return Person(row.name, Role(row.role), row.added, row.token, row.removed, row.id)
+    return Person(
+        row.name,
+        Role(row.role),
+        row.added,
+        row.token,
+        row.removed,
+        row.id,
+    )

@@ -175,7 +175,12 @@ class PickQueries(Queries):
                 not_asked.append(row.key)
             else:
                 reason = json.loads(row.reason)
-                pick = {"item": row.key, "rank": row.rank, "arm": row.arm, "reason": reason}
+                pick = {
+                    "item": row.key,
+                    "rank": row.rank,
+                    "arm": row.arm,
+                    "reason": reason,
+                }
                 asked.append(pick)
 
         detail = {
@@ -396,7 +401,12 @@ class PickQueries(Queries):
         wanted_ids = [row.id for row in wanted]
         last_ids = select(func.max(PICKS.id)).where(PICKS.item_id.in_(wanted_ids))
         last_picks = (
-            select(schema.picks, BATCHES.strategy, BATCHES.seed, BATCHES.model_version)
+            select(
+                schema.picks,
+                BATCHES.strategy,
+                BATCHES.seed,
+                BATCHES.model_version,
+            )
             .join(schema.batches)
             .where(PICKS.id.in_(last_ids.group_by(PICKS.item_id)))
         )
@@ -410,7 +420,14 @@ class PickQueries(Queries):
             if pick is None:
                 picks.append(Pick(row.key, rank, PickArm.PICKED, {}))
             else:
-                picks.append(Pick(row.key, rank, PickArm(pick.arm), json.loads(pick.reason)))
+                picks.append(
+                    Pick(
+                        row.key,
+                        rank,
+                        PickArm(pick.arm),
+                        json.loads(pick.reason),
+                    )
+                )
 
         origin = BatchOrigin("again", 0, 0)
         if earlier:
@@ -435,7 +452,12 @@ class PickQueries(Queries):
         batch_id = self._insert_batch(annotator, origin)
         for part in chunks([row.id for row in rows]):
             is_moved = PICKS.id.in_(part)
-            self._update(schema.picks, is_moved, batch_id=batch_id, state=PickState.OPEN)
+            self._update(
+                schema.picks,
+                is_moved,
+                batch_id=batch_id,
+                state=PickState.OPEN,
+            )
 
         shared = [row.item_id for row in rows if row.annotators_needed > 1]
         self.update_missing(shared)
@@ -539,7 +561,11 @@ class PickQueries(Queries):
         newest_version = self._transaction.models.newest_version()
         for batch_id, batch in rows_by_batch.items():
             self.set_state([row.id for row in batch], PickState.RETURNED)
-            detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
+            detail = {
+                "batch": batch_id,
+                "items": [row.key for row in batch],
+                "by": by,
+            }
             self._note(batch[0].annotator, "returned", detail)
 
             # Ready again, except those that an older model chose.
@@ -564,7 +590,10 @@ class PickQueries(Queries):
         """
         # In a campaign without leases, an annotator is active who has open picks.
         still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
-        without_lease = and_(BATCHES.lease_end.is_(None), BATCHES.id.in_(still_open))
+        without_lease = and_(
+            BATCHES.lease_end.is_(None),
+            BATCHES.id.in_(still_open),
+        )
         with_lease = BATCHES.lease_end > self._transaction.now()
 
         query = select(func.count(BATCHES.annotator.distinct())).where(
@@ -621,7 +650,11 @@ class PickQueries(Queries):
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
                     renamed = json.dumps(reason | {"predicted": new_name})
-                    self._update(schema.picks, PICKS.id == row.id, reason=renamed)
+                    self._update(
+                        schema.picks,
+                        PICKS.id == row.id,
+                        reason=renamed,
+                    )
 
     def reopen(self, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.
@@ -684,7 +717,11 @@ class PickQueries(Queries):
                 missing = 0
 
             if missing != item.annotators_missing:
-                self._update(schema.items, ITEMS.id == row_id, annotators_missing=missing)
+                self._update(
+                    schema.items,
+                    ITEMS.id == row_id,
+                    annotators_missing=missing,
+                )
 
 
 def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
@@ -694,4 +731,9 @@ def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
 
 
 def _pick(row: Row[Any]) -> Pick:
-    return Pick(row.key, row.rank, PickArm(row.arm), json.loads(row.reason))
+    return Pick(
+        row.key,
+        row.rank,
+        PickArm(row.arm),
+        json.loads(row.reason),
+    )

@@ -113,7 +113,12 @@ class SuggestionQueries(Queries):
                 return _source(stored)
 
             is_source = SOURCES.id == stored.id
-            self._update(schema.sources, is_source, kind=source.kind, detail=detail)
+            self._update(
+                schema.sources,
+                is_source,
+                kind=source.kind,
+                detail=detail,
+            )
         else:
             self._insert(
                 schema.sources,
@@ -142,7 +147,12 @@ class SuggestionQueries(Queries):
         # A request may be on its way, so a language model stays even without a reply.
         if source.kind is SourceKind.LANGUAGE_MODEL or self._count(replies):
             revision = SOURCES.revision + 1
-            self._update(schema.sources, is_source, kind=_REMOVED, revision=revision)
+            self._update(
+                schema.sources,
+                is_source,
+                kind=_REMOVED,
+                revision=revision,
+            )
         else:
             self._delete(schema.sources, is_source)
         self._note(who, _SOURCE_REMOVED, {"name": source.name})
@@ -181,7 +191,11 @@ class SuggestionQueries(Queries):
         for part in chunks(rows):
             item_ids = [row["item_id"] for row in part]
             of_source = SUGGESTIONS.source_id == source.row_id
-            self._delete(schema.suggestions, of_source, SUGGESTIONS.item_id.in_(item_ids))
+            self._delete(
+                schema.suggestions,
+                of_source,
+                SUGGESTIONS.item_id.in_(item_ids),
+            )
         self._insert_all(schema.suggestions, rows)
         self._count_revision(source)
 
@@ -201,7 +215,11 @@ class SuggestionQueries(Queries):
 
     def _count_revision(self, source: Source) -> None:
         is_source = SOURCES.id == source.row_id
-        self._update(schema.sources, is_source, revision=SOURCES.revision + 1)
+        self._update(
+            schema.sources,
+            is_source,
+            revision=SOURCES.revision + 1,
+        )
 
     def clear(self, source: Source) -> None:
         """Remove all suggestions of a source. What was shown to annotators stays recorded."""
@@ -240,7 +258,12 @@ class SuggestionQueries(Queries):
     def revision(self) -> tuple[object, ...]:
         """Return a value that changes whenever a source or its suggestions change."""
         # With name and time: SQLite gives the id of a removed row to the next one.
-        columns = (SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
+        columns = (
+            SOURCES.id,
+            SOURCES.name,
+            SOURCES.added,
+            SOURCES.revision,
+        )
         query = self._own(schema.sources).with_only_columns(*columns).order_by(SOURCES.id)
         return tuple(value for row in self._execute(query) for value in row)
 

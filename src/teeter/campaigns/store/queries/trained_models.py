@@ -37,7 +37,13 @@ class ModelQueries(Queries):
         version = self.newest_version() + 1
         trained = self._transaction.now()
         text = json.dumps(dict(facts))
-        self._insert(schema.models, version=version, trained=trained, weights=weights, facts=text)
+        self._insert(
+            schema.models,
+            version=version,
+            trained=trained,
+            weights=weights,
+            facts=text,
+        )
         return StoredModel(version, trained, json.loads(text), weights)
 
     def newest(self) -> StoredModel | None:
@@ -140,7 +146,12 @@ class FinishQueries(Queries):
         """Let the first ``count`` draws of an attempt be asked before the strategy picks again."""
         is_attempt = FINISHES.number == number
         in_campaign = FINISHES.campaign_id == self._campaign_id
-        self._update(schema.finishes, in_campaign, is_attempt, asked_draws=count)
+        self._update(
+            schema.finishes,
+            in_campaign,
+            is_attempt,
+            asked_draws=count,
+        )
         detail = {"number": number, "draws": count}
         self._note(who, "finish draws", detail)
 

@@ -121,7 +121,12 @@ class WebhookQueries(Queries):
 
         self.get(row_id)
         # The secret goes at once: nothing is signed with it any more.
-        self._update(schema.webhooks, is_webhook, removed=self._transaction.now(), secret="")
+        self._update(
+            schema.webhooks,
+            is_webhook,
+            removed=self._transaction.now(),
+            secret="",
+        )
         self._note(who, "webhook removed", {"webhook": row_id})
 
     def get(self, row_id: int) -> StoredWebhook:
@@ -173,7 +178,11 @@ class WebhookQueries(Queries):
         if WebhookEvent.FINISHED in webhook.events and may_be_last:
             rows += self._finished_delivery(webhook, lines[-1])
         self._insert_all(schema.webhook_deliveries, rows)
-        self._update(schema.webhooks, WEBHOOKS.id == webhook.row_id, history_id=lines[-1].id)
+        self._update(
+            schema.webhooks,
+            WEBHOOKS.id == webhook.row_id,
+            history_id=lines[-1].id,
+        )
         return len(rows)
 
     def _delivery(
@@ -328,7 +337,12 @@ class WebhookQueries(Queries):
     def _note_attempt(self, row_id: int, **values: Any) -> None:
         is_delivery = WEBHOOK_DELIVERIES.id == row_id
         attempts = WEBHOOK_DELIVERIES.attempts + 1
-        self._update(schema.webhook_deliveries, is_delivery, attempts=attempts, **values)
+        self._update(
+            schema.webhook_deliveries,
+            is_delivery,
+            attempts=attempts,
+            **values,
+        )
 
 
 _WEBHOOK_COLUMNS = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
