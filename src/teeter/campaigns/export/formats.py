@@ -125,8 +125,28 @@ def format_suffix(form: str) -> str:
     return _SUFFIX_OF_FORM[form]
 
 
-def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    _write_csv_rows(path, columns.names, _csv_rows(rows, columns))
+def _write_csv(
+    rows: Iterable[ExportRow],
+    columns: ExportColumns,
+    path: Path,
+    escape: Callable[[Any], Any] | None = None,
+) -> None:
+    added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
+
+    def lines() -> Iterator[list[Any]]:
+        yield columns.names
+        for row in rows:
+            yield [*columns.text_cells(row), *added_cells(row)]
+
+    with atomic_open(path) as file:
+        # A lone surrogate, which only JSON can write, becomes a question mark.
+        text = io.TextIOWrapper(
+            file, encoding="utf-8", errors="replace", newline="", write_through=True
+        )
+        writer = csv.writer(LfCsvStream(text))
+        for line in lines():
+            writer.writerow(line if escape is None else map(escape, line))
+        text.detach()
 
 
 def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -135,26 +155,7 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     def escape(value: Any) -> Any:
         return escape_formula(value) if isinstance(value, str) else value
 
-    names = [escape_formula(name) for name in columns.names]
-    _write_csv_rows(path, names, (map(escape, cells) for cells in _csv_rows(rows, columns)))
-
-
-def _csv_rows(rows: Iterable[ExportRow], columns: ExportColumns) -> Iterator[list[Any]]:
-    added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
-    for row in rows:
-        yield [*columns.text_cells(row), *added_cells(row)]
-
-
-def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    with atomic_open(path) as file:
-        # A lone surrogate, which only JSON can write, becomes a question mark.
-        text = io.TextIOWrapper(
-            file, encoding="utf-8", errors="replace", newline="", write_through=True
-        )
-        writer = csv.writer(LfCsvStream(text))
-        writer.writerow(names)
-        writer.writerows(rows)
-        text.detach()
+    _write_csv(rows, columns, path, escape)
 
 
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:

@@ -179,14 +179,6 @@ def ask_language_model(
     client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
 
     with store.writing() as change:
-        for existing in change.suggestions.sources():
-            is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
-            if existing.name == model.source_name and not is_same_kind:
-                raise InputError(
-                    f"{existing.name!r} is already the name of {existing.kind} from a file: give "
-                    f"the language model another name."
-                )
-
         # Never the key, which is in the environment only.
         detail = {
             "url": client.url,

@@ -314,13 +314,6 @@ def store_predictions(
                 _explain_unusable(predictions, item_ids, sorted(classes), unknown_labels)
             )
 
-        for existing in change.suggestions.sources():
-            if existing.name == name and existing.kind is not SourceKind.PREDICTIONS:
-                raise InputError(
-                    f"{name!r} is already the name of a {existing.kind}: give the predictions "
-                    f"another name."
-                )
-
         # Replaced as a whole: what a model no longer predicts must not stay behind.
         source = Source(name, SourceKind.PREDICTIONS, dict(detail or {}))
         source = change.suggestions.write_source(source, who)

@@ -37,13 +37,19 @@ from teeter.campaigns.store.schema import (
     SOURCES,
     SUGGESTIONS,
 )
-from teeter.errors import UnknownNameError
+from teeter.errors import InputError, UnknownNameError
 
 _SOURCE_REMOVED = "source removed"
 """The line of the history with the name of a source that was removed."""
 
 _REMOVED = "removed"
 """Stored as the kind of a language model that was removed. What it cost must not be forgotten."""
+
+
+_TAKEN_BY = {
+    SourceKind.PREDICTIONS.value: "predictions from a file",
+    SourceKind.LANGUAGE_MODEL.value: "a language model",
+}
 
 
 @dataclass(frozen=True)
@@ -101,13 +107,22 @@ class SuggestionQueries(Queries):
         return name in [line["name"] for line in lines]
 
     def write_source(self, source: Source, who: str) -> Source:
-        """Add a source, or replace what is known of the one of that name; return it."""
+        """Add a source, or replace what is known of the one of that name; return it.
+
+        Raises:
+            InputError: the name belongs to a source of another kind.
+        """
         detail = json.dumps(dict(source.detail), ensure_ascii=False)
         # Removed ones too: a language model that comes back has already used a part of its budget.
         has_name = self._own(schema.sources).where(SOURCES.name == source.name)
         stored = self._execute(has_name).one_or_none()
 
         if stored is not None:
+            if stored.kind in _TAKEN_BY and stored.kind != source.kind:
+                raise InputError(
+                    f"{source.name!r} is already the name of {_TAKEN_BY[stored.kind]}: give the "
+                    f"{source.kind} another name."
+                )
             # A server that asks every few seconds must not fill the history.
             if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
                 return _source(stored)
