@@ -54,9 +54,10 @@ from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
     PreparedEncoder,
     ProgressReport,
-    encode_items,
     encode_missing_items,
     load_encoder,
+    prepare_encoder,
+    store_encoding,
 )
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundStateReader, with_model
 from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
@@ -83,7 +84,7 @@ from teeter.campaigns.records import (
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.status import campaign_progress, campaign_status, describe_model
+from teeter.campaigns.status import campaign_status, describe_model
 from teeter.campaigns.store import (
     CampaignStore,
     Database,
@@ -494,13 +495,12 @@ class Campaign(CampaignStore):
         if encoder is not None:
             trust_encoder(encoder)
 
-        result = encode_items(
-            self,
-            name=encoder,
-            again=again,
-            who=who,
-            progress=progress,
-        )
+        require_trusted_folder(self.database, self.settings.folder)
+        # Not in the writing transaction: fitting takes time, and answers would wait for it.
+        prepared = prepare_encoder(self, name=encoder, again=again)
+        with self.writing() as change:
+            store_encoding(change, prepared)
+        result = encode_missing_items(self, prepared, who=who, progress=progress)
 
         if result.is_switch:
             state = self.load_state()
@@ -841,7 +841,14 @@ class Campaign(CampaignStore):
     def progress(self) -> CampaignProgress:
         """Return the progress of the campaign, model by model."""
         with self.reading() as view:
-            return campaign_progress(view)
+            status = campaign_status(view)
+            return CampaignProgress(
+                status=status,
+                rounds=[describe_model(model) for model in view.models.summaries()],
+                times=view.answers.label_times(),
+                spent=status.spent,
+                budget=view.settings.budget,
+            )
 
     def newest_model(self) -> ModelRound | None:
         """Return what is known of the newest model; None before the first one."""

@@ -11,7 +11,6 @@ from typing import Any
 from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
 from teeter.campaigns.records import (
     AnswerKind,
-    CampaignProgress,
     EncoderComparison,
     ModelRound,
     PickState,
@@ -68,18 +67,6 @@ def campaign_status(view: Reading) -> Status:
         unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
         withdrawn=len(snapshot.withdrawn),
-    )
-
-
-def campaign_progress(view: Reading) -> CampaignProgress:
-    """Return the progress of a campaign, model by model."""
-    status = campaign_status(view)
-    return CampaignProgress(
-        status=status,
-        rounds=[describe_model(model) for model in view.models.summaries()],
-        times=view.answers.label_times(),
-        spent=status.spent,
-        budget=view.settings.budget,
     )
 
 

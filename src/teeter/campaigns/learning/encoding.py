@@ -25,7 +25,6 @@ from teeter.campaigns.store import (
     StoredItem,
     Writing,
 )
-from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders import (
     AUTO,
     Encoder,
@@ -238,31 +237,6 @@ def store_encoding(change: Writing, prepared: PreparedEncoder) -> StoredEncoding
     if change.encodings.current() is None:
         change.encodings.make_current(stored.row_id)
     return stored
-
-
-def encode_items(
-    store: CampaignStore,
-    *,
-    name: str | None = None,
-    again: bool = False,
-    who: str,
-    progress: ProgressReport | None = None,
-) -> EncodingResult:
-    """Encode all items that an encoder has not encoded yet, and let models use its features.
-
-    Args:
-        name: the encoder. Default: the current one.
-        again: fit the encoder again, and encode all items again.
-        who: the name for the history.
-        progress: called after each part.
-    """
-    require_trusted_folder(store.database, store.settings.folder)
-    # Not in the writing transaction: fitting takes time, and answers would wait for it.
-    prepared = prepare_encoder(store, name=name, again=again)
-    with store.writing() as change:
-        store_encoding(change, prepared)
-
-    return encode_missing_items(store, prepared, who=who, progress=progress)
 
 
 def encode_missing_items(
