@@ -2,7 +2,7 @@
 
 Every layer of S-CNN and K-CNN runs forward and backward for 50 networks and batches of 64 with each
 of the tiles below. Kernels are compiled by several processes first, because that takes longer than
-to run them. The result has the milliseconds of all tiles, and the tables for ``convolutions.py``.
+to run them. The result has the milliseconds of all tiles, and the tables for ``kernels.py``.
 
     python research/speed/tune_convolutions.py --out tiles.json
 """
@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from teeter.bench.fused_networks import convolutions as fused
-from teeter.bench.fused_networks.convolutions import Tile
+from teeter.bench.fused_networks import kernels as fused
+from teeter.bench.fused_networks.kernels import Tile
 
 MEMBERS = 50
 IMAGES = 64

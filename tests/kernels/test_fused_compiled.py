@@ -14,7 +14,7 @@ HOPPER = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from teeter.bench.fused_networks import convolutions, optimizers
+from teeter.bench.fused_networks import kernels
 from teeter.kernels.fused import flip_rates, ranks, seeding
 from teeter.kernels.fused import subspace_rates
 
@@ -87,20 +87,20 @@ assembly(seeding._accept_candidates, kinds, {"BLOCK": 256}, num_warps=16)
 constants = {"padding": 1, "KERNEL": 3, "C_IN": 32, "C_OUT": 32, "layer": 1, "WINDOWS": 64}
 forward = {"TRANSPOSED": False, "POOL": True, "MASKED": False, "rate": 0.25, "source": None}
 kinds = "*bf16;*u8;*bf16;*bf16;*fp32;*i64;*i64;i32;i32;i32;i32;i32;i64"
-assert "wgmma" in assembly(convolutions._convolve, kinds, constants | forward, num_warps=4)
+assert "wgmma" in assembly(kernels._convolve, kinds, constants | forward, num_warps=4)
 backward = {"TRANSPOSED": True, "POOL": False, "MASKED": True, "rate": 0.0}
 backward |= {name: None for name in ("codes", "bias", "seeds", "step")}
 kinds = "*bf16;*bf16;*bf16;*bf16;i32;i32;i32;i32;i32;i64"
-assert "wgmma" in assembly(convolutions._convolve, kinds, constants | backward, num_warps=4)
+assert "wgmma" in assembly(kernels._convolve, kinds, constants | backward, num_warps=4)
 constants = {"padding": 1, "KERNEL": 3, "C_IN": 32, "C_OUT": 32, "SPLITS": 8, "PIXELS": 128}
 constants |= {"COLUMNS": 128, "TAPS": 3}
 kinds = "*fp32;*fp32;*bf16;*bf16;i32;i32;i32;i32;i32;i32"
-gradient = assembly(convolutions._weight_gradient, kinds, constants, num_warps=4, num_stages=2)
+gradient = assembly(kernels._weight_gradient, kinds, constants, num_warps=4, num_stages=2)
 assert "wgmma" in gradient
 constants = {"KIND": 1, "weight_decay": 0.0, "alpha": 0.9, "beta": 0.999, "epsilon": 1e-7}
 constants |= {"LOG_ALPHA": 0.0, "LOG_BETA": 0.0, "BLOCK": 1024, "first_state": None}
 kinds = "*fp32;*bf16;*bf16;*fp32;*fp32;*i64;i32"
-assembly(optimizers._optimizer_step, kinds, constants)
+assembly(kernels._optimizer_step, kinds, constants)
 print("compiled")
 """
 

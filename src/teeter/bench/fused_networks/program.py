@@ -41,7 +41,7 @@ from teeter.training.batched_network import BatchedProgram
 from teeter.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from teeter.bench.fused_networks.convolutions import Dropout
+    from teeter.bench.fused_networks.kernels import Dropout
 
 
 _CHANNELS = (16, 32, 64)
@@ -264,7 +264,7 @@ class FusedNetworks:
     def _to_kernel_layout(self, name: str, values: Tensor) -> Tensor:
         """Return a parameter as the kernels read it."""
         if name == f"{self._convolutions[0].name}.weight":
-            from teeter.bench.fused_networks.convolutions import patch_width
+            from teeter.bench.fused_networks.kernels import patch_width
 
             M, C_out, C_in, K, _ = values.shape
             rows = values.permute(0, 3, 4, 2, 1).reshape(M, K * K * C_in, C_out)
@@ -323,7 +323,7 @@ class FusedNetworks:
         Returns:
             (M,) the loss of the batch before the step.
         """
-        from teeter.bench.fused_networks import convolutions as fused
+        from teeter.bench.fused_networks import kernels as fused
 
         first = self._convolutions[0]
         patches = fused.extract_patches(
@@ -347,7 +347,7 @@ class FusedNetworks:
 
     def shared_logits(self, rows: Tensor) -> Tensor:
         """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
-        from teeter.bench.fused_networks import convolutions as fused
+        from teeter.bench.fused_networks import kernels as fused
 
         first = self._convolutions[0]
         positions = torch.arange(len(rows), device=rows.device)[None]
@@ -365,7 +365,7 @@ class FusedNetworks:
         training: bool,
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the input and output of each convolution, and where its maxima are."""
-        from teeter.bench.fused_networks import convolutions as fused
+        from teeter.bench.fused_networks import kernels as fused
 
         maps = [patches]
         codes: list[Tensor | None] = []
@@ -394,7 +394,7 @@ class FusedNetworks:
 
     def _apply_linears(self, flat: Tensor, *, training: bool) -> list[Tensor]:
         """Return the input of each linear layer, (M, B, D)."""
-        from teeter.bench.fused_networks import convolutions as fused
+        from teeter.bench.fused_networks import kernels as fused
 
         hidden = [flat]
         for stage in self._linears[:-1]:
@@ -444,7 +444,7 @@ class FusedNetworks:
             maps: the input of each convolution, and the output of the last one.
             codes: where the maxima of each convolution are.
         """
-        from teeter.bench.fused_networks import convolutions as fused
+        from teeter.bench.fused_networks import kernels as fused
 
         if not self._convolutions[-1].pool:
             gradient = torch.where(maps[-1] > 0, gradient, 0)
@@ -478,7 +478,7 @@ class FusedNetworks:
 
     def _update(self, stage: _Stage, by_weight: Tensor, by_bias: Tensor) -> None:
         """Take the step of the optimizer for the parameters of a layer."""
-        from teeter.bench.fused_networks.optimizers import optimizer_step
+        from teeter.bench.fused_networks.kernels import optimizer_step
 
         match self.config.optimizer:
             case "adam":
@@ -505,7 +505,7 @@ class FusedNetworks:
             )
 
     def _dropout(self, stage: _Stage) -> Dropout | None:
-        from teeter.bench.fused_networks.convolutions import Dropout
+        from teeter.bench.fused_networks.kernels import Dropout
 
         if stage.rate == 0:
             return None

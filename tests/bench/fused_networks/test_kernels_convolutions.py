@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from teeter.bench.fused_networks import convolutions as fused
+from teeter.bench.fused_networks import kernels as fused
 
 MEMBERS, IMAGES, C_IN, C_OUT = 2, 3, 16, 32
 

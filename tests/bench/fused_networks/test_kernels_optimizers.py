@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from teeter.bench.fused_networks.optimizers import optimizer_step
+from teeter.bench.fused_networks.kernels import optimizer_step
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": lambda w: torch.optim.Adam([w], lr=0.01, eps=1e-7, weight_decay=0.1),
