@@ -76,15 +76,23 @@ class Round:
         return Cell(self.strategy, self.repetition)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a cell stopped at a round."""
+    """Why a cell stopped at a round. The fields are the keys of a line in the file of failures."""
 
-    cell: Cell
+    strategy: str
+    repetition: int
     round: int
-    group: int
-    """The number of the group that the cell was trained in."""
+    group: int = 0
+    """The number of the group that the cell was trained in; absent in runs of early versions."""
     error: str
+    trace: str = ""
+    """The traceback of the error."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that stopped."""
+        return Cell(self.strategy, self.repetition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,17 +461,9 @@ class RunFolder:
         header, tensors = read_state(path)
         return merge_arrays(header["memory"], tensors, "")
 
-    def append_failure(self, failure: Failure, traceback: str) -> None:
+    def append_failure(self, failure: Failure) -> None:
         """Record why a cell stopped."""
-        line = {
-            "strategy": failure.cell.strategy,
-            "repetition": failure.cell.repetition,
-            "round": failure.round,
-            "group": failure.group,
-            "error": failure.error,
-            "trace": traceback,
-        }
-        _append_line(self.path / _FAILURES, json.dumps(line))
+        _append_line(self.path / _FAILURES, json.dumps(asdict(failure)))
 
     def read_failures(self) -> list[Failure]:
         """Read all failures, the latest last.
@@ -472,24 +472,12 @@ class RunFolder:
             FileError: if the file is damaged.
         """
         path = self.path / _FAILURES
-        failures = []
-
         try:
-            for line in _complete_lines(path):
-                values = json.loads(line)
-                failure = Failure(
-                    cell=Cell(values["strategy"], values["repetition"]),
-                    round=values["round"],
-                    group=values.get("group", 0),  # absent in runs of early versions
-                    error=values["error"],
-                )
-                failures.append(failure)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            return [Failure(**json.loads(line)) for line in _complete_lines(path)]
+        except (ValueError, TypeError):
             raise FileError(
                 f"{path} is damaged: it has a line that does not describe a failure."
             ) from None
-
-        return failures
 
     def failed_rounds(self, group: int, cells: Sequence[Cell]) -> dict[Cell, int]:
         """Return the round at which each cell of a group failed, for those that did."""

@@ -539,8 +539,14 @@ class _Group:
             message,
         )
 
-        failure = Failure(cell, number, self.plan.number, message)
-        trace = "".join(traceback.format_exception(error))
-        self.run_folder.append_failure(failure, trace)
+        failure = Failure(
+            strategy=cell.strategy,
+            repetition=cell.repetition,
+            round=number,
+            group=self.plan.number,
+            error=message,
+            trace="".join(traceback.format_exception(error)),
+        )
+        self.run_folder.append_failure(failure)
         del self.learners[cell]
         return failure
