@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.campaigns.integrations.label_studio.payloads import (
@@ -28,7 +28,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
 )
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
-Record = TypeVar("Record", bound=BaseModel)
+Record = TypeVar("Record")
 
 MAX_ATTEMPTS = 5
 """How often a request is sent before the server counts as unavailable."""
@@ -170,7 +170,7 @@ class LabelStudioClient:
 
     def list_users(self) -> list[User]:
         """Return all users of the organisation."""
-        return self._parse_list(User, self._request("GET", "/api/users/"))
+        return self._parse(list[User], self._request("GET", "/api/users/"))
 
     # Projects
 
@@ -241,7 +241,7 @@ class LabelStudioClient:
             params["query"] = json.dumps(query)
 
         rows = self._list_pages("/api/tasks/", rows_key="tasks", total_key="total", **params)
-        return self._parse_list(LabelStudioTask, list(rows))
+        return self._parse(list[LabelStudioTask], list(rows))
 
     def import_tasks(self, project_id: int, tasks: Sequence[NewTask]) -> list[int]:
         """Create tasks and return their ids, in the same order."""
@@ -283,7 +283,7 @@ class LabelStudioClient:
             f"/api/projects/{project_id}/file-uploads",
             params={"ids": json.dumps(list(ids))},
         )
-        return self._parse_list(FileUpload, response)
+        return self._parse(list[FileUpload], response)
 
     # Requests
 
@@ -460,14 +460,9 @@ class LabelStudioClient:
 
     def _parse(self, record: type[Record], content: Any) -> Record:
         try:
-            return record.model_validate(content)
+            return TypeAdapter(record).validate_python(content)
         except ValidationError:
             raise self._unexpected_response() from None
-
-    def _parse_list(self, record: type[Record], content: Any) -> list[Record]:
-        if not isinstance(content, list):
-            raise self._unexpected_response()
-        return [self._parse(record, row) for row in content]
 
     def _unexpected_response(self) -> ServerError:
         return ServerError(
