@@ -15,7 +15,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, select
 
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
@@ -135,15 +135,28 @@ class WebhookQueries(Queries):
         Raises:
             UnknownResourceError: There is no such webhook.
         """
-        for webhook in self.all():
-            if webhook.row_id == row_id:
-                return webhook
-        raise UnknownResourceError(f"There is no webhook {row_id}.")
+        webhooks = self._by_id(WEBHOOKS.removed.is_(None))
+        if row_id not in webhooks:
+            raise UnknownResourceError(f"There is no webhook {row_id}.")
+        return webhooks[row_id]
 
     def all(self) -> list[StoredWebhook]:
         """Return the webhooks in the order in which they were added."""
-        query = self._own(schema.webhooks).where(WEBHOOKS.removed.is_(None))
-        return [_stored_webhook(row) for row in self._execute(query.order_by(WEBHOOKS.id))]
+        return list(self._by_id(WEBHOOKS.removed.is_(None)).values())
+
+    def _by_id(self, *conditions: ColumnElement[bool]) -> dict[int, StoredWebhook]:
+        query = self._own(schema.webhooks).where(*conditions)
+        return {
+            row.id: StoredWebhook(
+                row_id=row.id,
+                url=row.url,
+                secret=row.secret,
+                events=frozenset(WebhookEvent(name) for name in json.loads(row.events)),
+                allow_private=row.allow_private,
+                created=row.created,
+            )
+            for row in self._execute(query.order_by(WEBHOOKS.id))
+        }
 
     def has_news(self) -> bool:
         """Return whether a webhook has lines of the history before it."""
@@ -231,13 +244,8 @@ class WebhookQueries(Queries):
             )
         )
         # Items that were added or put back since make it a new end.
-        added = self._scalar(
-            select(func.max(HISTORY.id)).where(
-                HISTORY.campaign_id == self._campaign_id,
-                HISTORY.what.in_(("added", "put back")),
-            )
-        )
-        if last_finish is not None and last_finish > (added or 0):
+        added = self._transaction.history.newest_row_id(("added", "put back"))
+        if last_finish is not None and last_finish > added:
             return []
         return [self._delivery(webhook, WebhookEvent.FINISHED, line, {})]
 
@@ -254,19 +262,19 @@ class WebhookQueries(Queries):
         if not failures:
             return []
 
+        webhooks = self._by_id()
         share = max(1, count // len(failures))
         ordered: list[tuple[int, int, StoredDelivery]] = []
         for webhook_id, attempts in failures.items():
             query = (
                 self._waiting()
-                .add_columns(*_WEBHOOK_COLUMNS)
                 .where(WEBHOOK_DELIVERIES.webhook_id == webhook_id)
                 .where(WEBHOOK_DELIVERIES.next_attempt <= self._transaction.now())
                 .order_by(WEBHOOK_DELIVERIES.id)
                 .limit(share)
             )
             for turn, row in enumerate(self._execute(query)):
-                ordered.append((attempts, turn, _stored_delivery(row)))
+                ordered.append((attempts, turn, _stored_delivery(row, webhooks[webhook_id])))
 
         ordered.sort(key=itemgetter(0, 1))
         return [delivery for _, _, delivery in ordered]
@@ -294,13 +302,11 @@ class WebhookQueries(Queries):
     def recent(self, count: int) -> list[StoredDelivery]:
         """Return the newest deliveries, newest first, also those of removed webhooks."""
         query = (
-            self._own(schema.webhook_deliveries)
-            .add_columns(*_WEBHOOK_COLUMNS)
-            .join(schema.webhooks)
-            .order_by(WEBHOOK_DELIVERIES.id.desc())
-            .limit(count)
+            self._own(schema.webhook_deliveries).order_by(WEBHOOK_DELIVERIES.id.desc()).limit(count)
         )
-        return [_stored_delivery(row) for row in self._execute(query)]
+        webhooks = self._by_id()
+        rows = self._execute(query)
+        return [_stored_delivery(row, webhooks[row.webhook_id]) for row in rows]
 
     def count_waiting(self) -> int:
         """Return how many deliveries are not confirmed and not given up."""
@@ -345,25 +351,10 @@ class WebhookQueries(Queries):
         )
 
 
-_WEBHOOK_COLUMNS = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
-
-
-def _stored_webhook(row: Row[Any], prefix: str = "") -> StoredWebhook:
-    fields = row._mapping
-    return StoredWebhook(
-        row_id=fields[f"{prefix}id"],
-        url=fields[f"{prefix}url"],
-        secret=fields[f"{prefix}secret"],
-        events=frozenset(WebhookEvent(name) for name in json.loads(fields[f"{prefix}events"])),
-        allow_private=fields[f"{prefix}allow_private"],
-        created=fields[f"{prefix}created"],
-    )
-
-
-def _stored_delivery(row: Row[Any]) -> StoredDelivery:
+def _stored_delivery(row: Row[Any], webhook: StoredWebhook) -> StoredDelivery:
     return StoredDelivery(
         row_id=row.id,
-        webhook=_stored_webhook(row, "hook_"),
+        webhook=webhook,
         event=WebhookEvent(row.event),
         payload=row.payload,
         created=row.created,
