@@ -1,9 +1,9 @@
 """Tell other systems what happens in a campaign: signed requests that are repeated until confirmed.
 
-Deliveries are made from the history (``db.webhooks``), so none is lost when a process is killed. A
-receiver confirms one with a status from 200 to 299. Anything else is tried again, later each time,
-for three days. A receiver may get an event twice, if its confirmation was lost; the ``id`` of the
-payload is the same then.
+Deliveries are made from the history (``store.queries.webhooks``), so none is lost when a process is
+killed. A receiver confirms one with a status from 200 to 299. Anything else is tried again, later
+each time, for three days. A receiver may get an event twice, if its confirmation was lost; the
+``id`` of the payload is the same then.
 
 The header ``Teeter-Signature`` is the HMAC-SHA256 of the time in ``Teeter-Timestamp``, a full stop
 and the body, in hexadecimal digits. ``verify_signature`` checks it.
