@@ -244,7 +244,7 @@ class AnswerQueries(Queries):
         if row is None or _answer(row) != answer:
             return None
         # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
-        if self._transaction.picks.is_open(item_row_id, answer.annotator):
+        if answer.annotator in self._transaction.picks.holders(item_row_id):
             return None
         return int(row.id)
 

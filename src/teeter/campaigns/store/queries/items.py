@@ -390,7 +390,11 @@ class ItemQueries(Queries):
 
     def audit_set(self) -> set[str]:
         """Return the ids of the items in the audit set."""
-        return set(self._scalars(select(ITEMS.key).where(self._in_campaign(), ITEMS.audit)))
+        return set(self._ids(ITEMS.audit))
+
+    def _ids(self, *conditions: ColumnElement[bool]) -> list[str]:
+        query = select(ITEMS.key).where(self._in_campaign(), *conditions)
+        return list(self._scalars(query.order_by(ITEMS.id)))
 
     def add_to_audit_set(self, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
@@ -415,15 +419,13 @@ class ItemQueries(Queries):
 
     def with_digest(self, digest: str) -> list[str]:
         """Return the ids of the items whose content has a digest."""
-        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.digest == digest)
-        return list(self._scalars(query.order_by(ITEMS.id)))
+        return self._ids(ITEMS.digest == digest)
 
     def withdrawn(self, *, until: str | None = None) -> set[str]:
         """Return the ids of the items that were taken out of the campaign, until a time or ever."""
-        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.withdrawn.is_not(None))
         if until is not None:
-            query = query.where(ITEMS.withdrawn <= until)
-        return set(self._scalars(query))
+            return set(self._ids(ITEMS.withdrawn <= until))
+        return set(self._ids(ITEMS.withdrawn.is_not(None)))
 
     def withdraw(self, item_ids: Sequence[str], who: str, reason: str | None) -> None:
         """Take items out of the campaign. They keep their answers, picks and features."""

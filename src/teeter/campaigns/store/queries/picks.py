@@ -621,10 +621,6 @@ class PickQueries(Queries):
 
         return (rows[-1].id, PickState.RETURNED) if rows else None
 
-    def is_open(self, row_id: int, annotator: str) -> bool:
-        """Return whether an item is open with an annotator."""
-        return annotator in self.holders(row_id)
-
     def holders(self, row_id: int) -> list[str]:
         """Return the annotators with whom an item is open, by name."""
         query = (
