@@ -6,9 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from teeter.server.charts import AccuracyPoint, _round_steps, accuracy_chart, labels_over_time_chart
+from teeter.campaigns.records import AccuracyEstimate
+from teeter.server.charts import _round_steps, accuracy_chart, labels_over_time_chart
 
-POINTS = [AccuracyPoint(20, 0.5, 0.3, 0.7), AccuracyPoint(40, 0.75, 0.6, 0.9)]
+POINTS = [
+    (20, AccuracyEstimate(0.5, 0.3, 0.7, total=20, right=10)),
+    (40, AccuracyEstimate(0.75, 0.6, 0.9, total=20, right=15)),
+]
 
 
 def coordinates(chart: str, css_class: str) -> list[tuple[float, float]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
 
-from teeter.campaigns.records import CoveragePoint, ReliabilityBin
+from teeter.campaigns.records import AccuracyEstimate, CoveragePoint, ReliabilityBin
 
 WIDTH = 640
 HEIGHT = 260
@@ -23,17 +23,6 @@ BOTTOM = 40
 
 _MAX_POINTS = 400
 """Points of a line; more cannot be told apart at this width."""
-
-
-@dataclass(frozen=True)
-class AccuracyPoint:
-    """The accuracy of a model, with its confidence interval."""
-
-    labels: int
-    """Number of labels that the model was trained on."""
-    share: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -83,11 +72,12 @@ class _Scale:
         return self.start + (value - self.low) / extent * (self.end - self.start)
 
 
-def accuracy_chart(points: Sequence[AccuracyPoint]) -> Markup | None:
+def accuracy_chart(points: Sequence[tuple[int, AccuracyEstimate]]) -> Markup | None:
     """Draw accuracy against the number of labels, with its confidence interval.
 
     Args:
-        points: in the order of training.
+        points: the number of labels that each model was trained on, and its accuracy, in the
+            order of training.
 
     Returns:
         An SVG, or None for fewer than two points.
@@ -95,17 +85,17 @@ def accuracy_chart(points: Sequence[AccuracyPoint]) -> Markup | None:
     if len(points) < 2:
         return None
 
-    most_labels = max(point.labels for point in points)
+    most_labels = max(labels for labels, _ in points)
     to_x = _Scale(0, most_labels, LEFT, WIDTH - RIGHT)
     to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
 
-    line = [_Point(to_x(point.labels), to_y(point.share)) for point in points]
-    upper = [_Point(to_x(point.labels), to_y(point.high)) for point in points]
-    lower = [_Point(to_x(point.labels), to_y(point.low)) for point in points]
+    line = [_Point(to_x(labels), to_y(accuracy.share)) for labels, accuracy in points]
+    upper = [_Point(to_x(labels), to_y(accuracy.high)) for labels, accuracy in points]
+    lower = [_Point(to_x(labels), to_y(accuracy.low)) for labels, accuracy in points]
 
-    last = points[-1]
+    n_labels, last = points[-1]
     description = (
-        f"Accuracy after {last.labels} labels is {last.share:.0%}, between {last.low:.0%} and "
+        f"Accuracy after {n_labels} labels is {last.share:.0%}, between {last.low:.0%} and "
         f"{last.high:.0%}. The chart shows {len(points)} models."
     )
     return _render(

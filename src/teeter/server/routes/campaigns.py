@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -107,17 +107,10 @@ settings_from_form.__signature__ = Signature(  # type: ignore[attr-defined]
 )
 
 
-@dataclass(frozen=True)
-class VisibleCampaigns:
-    """The campaigns that a user may see."""
+def find_visible_campaigns(request: Request) -> tuple[list[ServedCampaign], dict[str, str]]:
+    """Return the campaigns that the user of a request may see, and why others cannot be read now.
 
-    campaigns: list[ServedCampaign]
-    errors: dict[str, str]
-    """Why campaigns cannot be read now, by their names."""
-
-
-def find_visible_campaigns(request: Request) -> VisibleCampaigns:
-    """Return the campaigns that the user of a request may see.
+    The reasons are by the names of the campaigns.
 
     Raises:
         StoreError: there are campaigns, and none of them can be read.
@@ -143,29 +136,22 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     if errors and not campaigns:
         raise next(iter(errors.values()))
 
-    sentences = {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
-    return VisibleCampaigns(campaigns, sentences)
+    return campaigns, {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
 
 
 @page_router.get("/")
 def show_home(request: Request) -> Response:
     """List campaigns and reports. A single campaign is opened instead."""
     workspace = get_workspace(request)
-    visible = find_visible_campaigns(request)
+    campaigns, unreadable = find_visible_campaigns(request)
 
-    if (
-        not workspace.can_create_campaigns
-        and len(visible.campaigns) == len(workspace.campaigns) == 1
-    ):
-        return _redirect_to_only_campaign(request, visible.campaigns[0])
+    if not workspace.can_create_campaigns and len(campaigns) == len(workspace.campaigns) == 1:
+        return _redirect_to_only_campaign(request, campaigns[0])
 
     # Files and reports are of no concern to annotators.
     if not can_create_campaigns(request):
-        return render_page(
-            request, "home.html", campaigns=visible.campaigns, unreadable={}, reports={}
-        )
+        return render_page(request, "home.html", campaigns=campaigns, unreadable={}, reports={})
 
-    unreadable = dict(visible.errors)
     for file, sentence in workspace.unreadable_files.items():
         unreadable[file] = workspace.redact_paths(sentence)
 
@@ -173,7 +159,7 @@ def show_home(request: Request) -> Response:
     return render_page(
         request,
         "home.html",
-        campaigns=visible.campaigns,
+        campaigns=campaigns,
         unreadable=unreadable,
         reports=reports,
         can_create=workspace.can_create_campaigns,
@@ -193,7 +179,8 @@ def _redirect_to_only_campaign(request: Request, campaign: ServedCampaign) -> Re
 @router.get("/campaigns")
 def list_campaigns(request: Request) -> list[ServedCampaign]:
     """List the campaigns that you may see and that can be read."""
-    return find_visible_campaigns(request).campaigns
+    campaigns, _ = find_visible_campaigns(request)
+    return campaigns
 
 
 @page_router.get("/new")

@@ -20,7 +20,6 @@ from teeter.campaigns.records import (
     FinishReport,
     ItemKind,
     MapLabels,
-    ModelRound,
     Permission,
 )
 from teeter.encoders import AUTO, encoders, is_installed
@@ -35,7 +34,6 @@ from teeter.server.access.permissions import (
     permissions_in,
 )
 from teeter.server.charts import (
-    AccuracyPoint,
     accuracy_chart,
     coverage_chart,
     labels_over_time_chart,
@@ -69,12 +67,15 @@ def show_progress(request: Request, slug: str) -> Response:
     except InputError as error:
         finish_sentences = [str(error)]
 
+    accuracies = [
+        (model.labels, model.accuracy) for model in progress.rounds if model.accuracy is not None
+    ]
     template = "part_progress.html" if wants_part(request) else "progress.html"
     return page.render(
         template,
         progress=progress,
         largest_class=max([*progress.status.by_class.values(), 1]),
-        accuracy_curve=accuracy_chart(_accuracy_points(progress.rounds)),
+        accuracy_curve=accuracy_chart(accuracies),
         label_curve=labels_over_time_chart(progress.times),
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
@@ -106,17 +107,6 @@ def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
     if current is not None and current not in names:
         names.append(current)
     return names
-
-
-def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
-    """Return the accuracies of the models that were measured."""
-    points = []
-    for model in rounds:
-        accuracy = model.accuracy
-        if accuracy is not None:
-            point = AccuracyPoint(model.labels, accuracy.share, accuracy.low, accuracy.high)
-            points.append(point)
-    return points
 
 
 @router.get("/progress")
