@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -331,15 +329,8 @@ def add_items(
     """
     entries = [_as_entry(item, campaign.settings) for item in body.items]
     workspace = get_workspace(request)
-    source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
-    source.write_text(json.dumps(entries))
-    try:
-        adding = workspace.slow_worker.submit(
-            ADD_ITEMS, campaign.location, source=str(source), who=user
-        )
-        added = _wait_for(adding)
-    finally:
-        source.unlink(missing_ok=True)
+    adding = workspace.slow_worker.submit(ADD_ITEMS, campaign.location, items=entries, who=user)
+    added = _wait_for(adding)
 
     workspace.encode_soon(campaign)
     return workspace.redact_import(added)
@@ -403,7 +394,7 @@ def upload_items(
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(
-        ADD_ITEMS, campaign.location, source=str(source), who=user, columns=columns
+        ADD_ITEMS, campaign.location, items=source, who=user, columns=columns
     )
     adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
     return workspace.follow_addition(campaign, adding)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -297,31 +296,32 @@ def _image_fetcher(target: Path, columns: ItemColumns) -> Iterator[ImageFetcher 
 
 
 def add_items(
-    campaign: Campaign, *, source: str, who: str, columns: ItemColumns | None = None
+    campaign: Campaign,
+    *,
+    items: Sequence[Any] | Path,
+    who: str,
+    columns: ItemColumns | None = None,
 ) -> ImportResult:
     """Store items. They have no features yet.
 
     Args:
-        source: a JSON file with a list of items, or a table.
-        columns: the columns of a table; None for a list of items.
+        items: the items, or the file of a table.
+        columns: the columns of the table.
 
     Raises:
         InputError: an item cannot be added. Then none is, but images that cannot be fetched are
             left out alone.
     """
-    path = Path(source)
-    items: Sequence[Any]
     fetcher: ImageFetcher | None = None
-    if columns is None:
-        items = json.loads(path.read_text())
-    else:
+    if isinstance(items, Path):
+        columns = columns or ItemColumns()
         folder = campaign.image_folder
         if folder is None and columns.image is not None:
             raise InputError("This campaign has no folder for images: name a column of texts.")
         if folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
         items = read_items(
-            path, columns, folder=folder, fetcher=fetcher, rows=campaign.settings.has_rows
+            items, columns, folder=folder, fetcher=fetcher, rows=campaign.settings.has_rows
         )
 
     result = campaign.add(items, encode_all=False, who=who)
