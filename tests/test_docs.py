@@ -229,7 +229,7 @@ def test_the_measurements_of_campaigns_are_made_from_the_results() -> None:
     text = script["PAGE"].read_text(encoding="utf-8")
     assert text == script["fill_page"](text), "run python research/campaigns/simulate.py page"
     for name in script["SECTIONS"]:
-        assert set(script["read_result"](name)["curves"]) == set(script["STRATEGIES"])
+        assert set(script["read_result"](name)["curves"]) == set(script["ARMS"])
 
 
 def test_the_measurements_of_encoders_are_the_committed_results() -> None:
@@ -257,6 +257,19 @@ def test_the_measurements_of_estimates_are_made_from_the_results() -> None:
     script = runpy.run_path(str(ROOT / "research" / "campaigns" / "estimates.py"))
     text = script["PAGE"].read_text(encoding="utf-8")
     assert text == script["fill_page"](text), "run python research/campaigns/estimates.py page"
+
+
+def test_the_measurements_of_the_pool_head_are_made_from_the_results() -> None:
+    script = runpy.run_path(str(ROOT / "research" / "pool_head" / "measure.py"))
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["fill_page"](text), "run python research/pool_head/measure.py page"
+
+    result = json.loads(script["RESULT"].read_text())
+    assert not script["worst_cells"](result), "the page says what is worse with a pool head"
+    for name in script["CASES"]:
+        for column in range(3):  # 1 to 5 labels per class
+            gain = script["gains"](result, f"{name}/random", column, "accuracy")[1]
+            assert gain.mean() > 2 * script["standard_error"](gain), name
 
 
 def test_the_page_of_promises_is_made_from_the_results() -> None:

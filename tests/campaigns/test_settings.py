@@ -42,7 +42,7 @@ def test_a_folder_below_the_campaign_s_file_is_stored_relative_to_it(tmp_path: P
 
 @pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
 def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_path: Path) -> None:
-    message = f"{strategy} needs .*, which the head linear does not provide: choose the head mlp"
+    message = f"{strategy} needs .*, which the head pool does not provide: choose the head mlp"
 
     with pytest.raises(InputError, match=message):
         Campaign.make(

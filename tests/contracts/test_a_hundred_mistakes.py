@@ -424,7 +424,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     ),
     "a strategy that needs another head": (
         lambda c: Campaign.make([], ["a", "b"], at="x.teeter", settings=Settings(strategy="dbal")),
-        "dbal needs dropout_logits, which the head linear does not provide",
+        "dbal needs dropout_logits, which the head pool does not provide",
     ),
     "a folder that is not there": (
         lambda c: Campaign.make([], ["a", "b"], at="no/x.teeter"),

@@ -212,8 +212,12 @@ class ConsensusMethod(StrEnum):
 class ClassifierKind(StrEnum):
     """What learns from the features of a campaign."""
 
+    POOL = "pool"
+    """Logistic regression that learns from the unlabelled items too."""
     LINEAR = "linear"
+    """Logistic regression."""
     MLP = "mlp"
+    """A network with one hidden layer."""
 
 
 @dataclass(frozen=True)
@@ -760,6 +764,8 @@ class Status:
     """Items that could not be read. They are never picked."""
     comparison: EncoderComparison | None = None
     """The current encoder compared with the previous one, on the labels of the newest model."""
+    learned: str | None = None
+    """What the newest model learned from, in a sentence."""
     withdrawn: int = 0
     """Items that were taken out of the campaign."""
 

@@ -25,6 +25,7 @@ ROW_ENCODER = "table-rows"
 _LINEAR_OUTPUTS = frozenset({"logits", "features", "head", "labelled"})
 
 _HEAD_OUTPUTS = {
+    ClassifierKind.POOL: _LINEAR_OUTPUTS,
     ClassifierKind.LINEAR: _LINEAR_OUTPUTS,
     ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
 }
@@ -77,8 +78,9 @@ class Settings:
         {}, "Options of the strategy.", request={"max_length": 50}, offered=False
     )
     head: str = setting(
-        "linear",
-        "What is trained on the features: linear or mlp.",
+        "pool",
+        "What is trained on the features: pool (which learns from unlabelled items too), linear or "
+        "mlp.",
         choices=ClassifierKind,
         offered=False,
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from teeter.base.wording import pluralize
+from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
 from teeter.campaigns.records import (
     AnswerKind,
@@ -66,6 +68,7 @@ def campaign_status(view: Reading) -> Status:
         unencoded=count_unencoded(view),
         unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
+        learned=describe_learning(len(models), newest_facts) if models else None,
         withdrawn=len(snapshot.withdrawn),
     )
 
@@ -189,6 +192,32 @@ classes apart.
         )
 
     return sentences
+
+
+def describe_learning(version: int, facts: Mapping[str, Any]) -> str:
+    """Return what a model learned from, in a sentence.
+
+    Example:
+        >>> facts = {"labels": 154, "prior": ["class names", "gpt"], "names": 77, "pool": 9845}
+        >>> describe_learning(3, facts)
+        'Model 3 learned from 154 labels, the names of 77 classes, the predictions of gpt and \
+9,845 unlabelled items.'
+    """
+    learned = [pluralize(facts["labels"], "label")]
+    for origin in facts.get("prior", []):
+        if origin == CLASS_NAMES and "names" in facts:
+            learned.append(f"the names of {pluralize(facts['names'], 'class', 'classes')}")
+        elif origin == CLASS_NAMES:
+            learned.append("class names")  # an earlier version of teeter did not count them
+        else:
+            learned.append(f"the predictions of {origin}")
+    if facts.get("pool"):
+        learned.append(pluralize(facts["pool"], "unlabelled item"))
+
+    *others, last = learned
+    if others:
+        last = f"{', '.join(others)} and {last}"
+    return f"Model {version} learned from {last}."
 
 
 def _are_poor(facts: Mapping[str, Any]) -> bool:

@@ -666,6 +666,8 @@ def status(
         typer.echo(f"{unencoded} without features. Run: teeter campaign encode {location}")
     if summary.unreadable:
         typer.echo(f"{pluralize(summary.unreadable, 'unreadable item')} left out.")
+    if summary.learned is not None:
+        echo_wrapped(summary.learned)
     if summary.withdrawn:
         typer.echo(f"{pluralize(summary.withdrawn, 'withdrawn item')} left out.")
     for sentence in summary.advice:

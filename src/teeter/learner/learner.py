@@ -314,17 +314,23 @@ class Learner:
 
         self.pool.label(row_indices, classes)
 
-    def fit(self) -> None:
+    def fit(self, *, exclude: Iterable[int] = ()) -> None:
         """Train a new model on all labelled rows.
 
-        If only one class is labelled, a scikit-learn classifier cannot be trained: there is then no
-        model, and the cold start continues to choose rows.
+        A scikit-learn classifier whose ``fit`` takes ``pool=``, as ``teeter.models.PoolHead`` does,
+        learns from the unlabelled rows too. If only one class is labelled, a scikit-learn
+        classifier cannot be trained: there is then no model, and the cold start continues to choose
+        rows.
+
+        Args:
+            exclude: rows without a label that models must not learn from.
 
         Raises:
             InputError: if no row is labelled, or the data contain values the model cannot take.
             TrainingError: if the model cannot be trained. The last model and round are kept.
         """
-        jobs = prepare_fit(self)
+        excluded_rows = self.pool.require_rows(as_row_indices(as_list(exclude)))
+        jobs = prepare_fit(self, excluded_rows)
         results = fit_jobs(jobs, self.training)
         finish_fit(self, results)
 

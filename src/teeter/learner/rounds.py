@@ -23,7 +23,7 @@ from teeter.base.seeds import seeded_global_rng, stream_seed
 from teeter.errors import InputError, TeeterError
 from teeter.models.inputs import take_rows
 from teeter.models.observe import is_estimator, is_network
-from teeter.models.sklearn_model import clone_with_seed
+from teeter.models.sklearn_model import clone_with_seed, learns_from_pool
 from teeter.training import FitJob, FitResult, Trainer, TrainingConfig, fit_jobs
 
 if TYPE_CHECKING:
@@ -73,13 +73,19 @@ class LearnerState:
     is kept apart until then, so that asking twice gives the same rows."""
     notes: dict[int, dict[str, float]] = field(default_factory=dict)
     """For each row of the last ask, values that the strategy reported about it, by name."""
+    excluded: RowArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows that the last fit was told to ignore."""
 
 
-def prepare_fit(learner: Learner) -> list[FitJob]:
+def prepare_fit(learner: Learner, exclude: RowArray | None = None) -> list[FitJob]:
     """Return a job for each model of the next round.
 
     ``Learner.fit`` is this, then ``teeter.training.fit_jobs``, then ``finish_fit``. Do not tell the
     learner labels in between.
+
+    Args:
+        learner: the learner.
+        exclude: unlabelled rows that no model may learn from.
 
     Raises:
         InputError: if no row is labelled.
@@ -87,6 +93,9 @@ def prepare_fit(learner: Learner) -> list[FitJob]:
     rows = learner.pool.labelled
     if len(rows) == 0:
         raise InputError("There is nothing to fit: call tell with some labels first.")
+    if exclude is None:
+        exclude = np.zeros(0, dtype=np.int64)
+    learner.state.excluded = exclude
     return make_jobs(learner, rows, learner.pool.labels, learner.rounds + 1)
 
 
@@ -185,7 +194,11 @@ def make_jobs(
     classes: RowArray,
     round_number: int,
 ) -> list[FitJob]:
-    """Return a job per model of a round, none if the models cannot learn a single class."""
+    """Return a job per model of a round, none if the models cannot learn a single class.
+
+    Estimators that learn from unlabelled rows get all rows of the pool without a label here, except
+    ``LearnerState.excluded``.
+    """
     model_count = 1
     if "ensemble_logits" in learner.strategy.needs:
         model_count = learner.members
@@ -207,6 +220,12 @@ def make_jobs(
 
     inputs = take_rows(learner.data, rows)
     labels = torch.from_numpy(classes)
+    pool = None
+    if is_estimator(models[0]) and learns_from_pool(models[0]):
+        everything = np.arange(len(learner.pool))
+        unlabelled = np.setdiff1d(everything, np.union1d(rows, learner.state.excluded))
+        pool = take_rows(learner.data, unlabelled)
+
     jobs = []
     for model, seed in zip(models, seeds, strict=True):
         job = FitJob(
@@ -215,6 +234,7 @@ def make_jobs(
             labels=labels,
             seed=seed,
             validation=learner.validation,
+            pool=pool,
         )
         jobs.append(job)
     return jobs

@@ -36,12 +36,13 @@ def save_learner(learner: Learner, path: Path) -> None:
         training_classes = state.history[-1].classes
 
     # The names of tensors and header entries are the file format: "fitted" are the training
-    # rows, "added" is the pending memory.
+    # rows and those it ignored, "added" is the pending memory.
     tensors = {
         "labelled.rows": torch.from_numpy(learner.pool.labelled),
         "labelled.classes": torch.from_numpy(learner.pool.labels),
         "fitted.rows": torch.from_numpy(training_rows),
         "fitted.classes": torch.from_numpy(training_classes),
+        "fitted.excluded": torch.from_numpy(state.excluded),
     }
     for position, model in enumerate(state.models):
         if isinstance(model, nn.Module):
@@ -135,6 +136,9 @@ def load_learner(
         # Networks get their weights, and estimators are fitted again as the last fit did.
         rows = tensors["fitted.rows"].numpy()
         classes = tensors["fitted.classes"].numpy()
+        # Files from before pool heads exclude nothing.
+        if "fitted.excluded" in tensors:
+            state.excluded = tensors["fitted.excluded"].numpy()
         jobs = make_jobs(learner, rows, classes, learner.rounds)
         for position, job in enumerate(jobs):
             if isinstance(job.model, nn.Module):

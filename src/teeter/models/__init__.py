@@ -8,6 +8,7 @@
 ``huggingface``           texts, images and labels of ``datasets`` for classifiers of transformers
 ``sentence_transformers`` a frozen sentence encoder as a step of a scikit-learn pipeline
 ``inputs``                rows of arrays, lists and frames: count, take, split into batches
+``pool_head``             ``PoolHead``: logistic regression that learns from unlabelled rows too
 ``networks``              the networks of the paper, and how to build one by its name
 ========================= ========================================================================
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from teeter.models.observe import dropout_logits, stacked_logits
     from teeter.models.outputs import OUTPUTS, Outputs
+    from teeter.models.pool_head import ExampleRegression, PoolHead
     from teeter.models.sentence_transformers import SentenceEncoder
     from teeter.models.sklearn_model import fit_head
     from teeter.models.torch_model import find_head
@@ -44,8 +46,10 @@ if TYPE_CHECKING:
 __all__ = [
     "OUTPUTS",
     "BatchedInputs",
+    "ExampleRegression",
     "Images",
     "Outputs",
+    "PoolHead",
     "SentenceEncoder",
     "Texts",
     "batches",
@@ -86,6 +90,7 @@ __getattr__, __dir__ = import_lazily(
         ],
         "observe": ["dropout_logits", "stacked_logits"],
         "outputs": ["OUTPUTS", "Outputs"],
+        "pool_head": ["ExampleRegression", "PoolHead"],
         "torch_model": ["find_head"],
     },
 )

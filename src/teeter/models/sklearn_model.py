@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,17 @@ def require_classifier(model: Any) -> None:
 
     if not is_classifier(model):
         raise InputError(f"{type(model).__name__} is not a classifier, but teeter needs one.")
+
+
+def learns_from_pool(model: Any) -> bool:
+    """Return whether a classifier learns from unlabelled rows: ``fit(X, y, pool=rows)``.
+
+    Example:
+        >>> from teeter.models import PoolHead
+        >>> learns_from_pool(PoolHead())
+        True
+    """
+    return "pool" in signature(model.fit).parameters
 
 
 def _require_fitted_classifier(model: Any) -> None:

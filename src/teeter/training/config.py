@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = [
-    "FitJob",
-    "FitResult",
-    "Trainer",
-    "TrainingConfig",
-    "balanced_row_weights",
-    "divergence_error",
-    "make_optimizer",
-    "shuffled_batches",
-    "training_threads",
-]
-
 
 _OPTIMIZERS = ("adam", "rmsprop", "nesterov", "sgd")
 
@@ -253,6 +241,8 @@ class FitJob:
     """Decides the order of rows and dropout."""
     validation: tuple[Any, Tensor] | None = None
     """Inputs (V, ...) and class numbers (V,) that choose the epoch whose weights are kept."""
+    pool: Any = None
+    """Unlabelled rows, for estimators that learn from them; see ``learns_from_pool``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,8 +34,6 @@ from teeter.training.config import (
     training_threads,
 )
 
-__all__ = ["Evaluation", "evaluate_logits", "explain_unusable_rows", "fit_estimator", "fit_jobs"]
-
 _LARGEST_LOSS = 1e8
 """A mean cross-entropy that no training ends with unless it diverged: the logits are as large."""
 
@@ -162,7 +160,8 @@ def fit_estimator(job: FitJob) -> None:
     # A network inside the estimator, as skorch has, draws from torch's global generator.
     with seeded_global_rng(job.seed, choose_device(None)):
         try:
-            job.model.fit(job.inputs, job.labels.numpy())
+            options = {} if job.pool is None else {"pool": job.pool}
+            job.model.fit(job.inputs, job.labels.numpy(), **options)
         except TeeterError:
             raise
         except (TypeError, ValueError):

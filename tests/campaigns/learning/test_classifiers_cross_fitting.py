@@ -41,7 +41,7 @@ def test_only_the_judged_rows_are_held_out() -> None:
 
 
 def test_one_judged_row_equals_leaving_it_out() -> None:
-    from teeter.campaigns.learning.classifiers import linear_head
+    from teeter.models import ExampleRegression
 
     features = draw_features(30, 6)
     labels = np.arange(30) % 3
@@ -49,7 +49,7 @@ def test_one_judged_row_equals_leaving_it_out() -> None:
 
     probabilities = cross_fit(features, labels, np.array([0]))
 
-    expected = linear_head().fit(features[rest], labels[rest]).predict_proba(features[:1])
+    expected = ExampleRegression().fit(features[rest], labels[rest]).predict_proba(features[:1])
     np.testing.assert_allclose(probabilities, expected, atol=1e-3)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.learning.classifiers import cross_fit, linear_head, out_of_fold
+from teeter.campaigns.learning.classifiers import cross_fit, out_of_fold
 from teeter.campaigns.learning.prior import (
     CLASS_NAMES,
     FADED_LABELS,
@@ -26,6 +26,7 @@ from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Suggestion
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.errors import MissingExtraError
+from teeter.models import ExampleRegression
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ def prior_of_centres(shift: int = 0, origin: str = CLASS_NAMES) -> ClassPrior:
 
 def test_a_head_learns_from_pseudo_examples_alone() -> None:
     examples = PseudoExamples(np.eye(3, dtype=np.float32) * 5, np.arange(3))
-    head = linear_head(examples).fit(np.zeros((0, 3), np.float32), np.zeros(0, np.int64))
+    head = ExampleRegression(examples).fit(np.zeros((0, 3), np.float32), np.zeros(0, np.int64))
     assert head.predict(np.eye(3) * 5).tolist() == [0, 1, 2]
 
 

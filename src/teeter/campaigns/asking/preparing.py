@@ -22,6 +22,7 @@ from teeter.campaigns.records import (
     QuestionsReady,
     StatusReport,
 )
+from teeter.campaigns.status import count_unencoded
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -34,6 +35,11 @@ _EXCERPT = 200
 """Characters of a neighbour's text."""
 
 ReportStatus = Callable[[StatusReport], None]
+
+CHANGED_POOL = 0.05
+"""A model that learned from unlabelled items is trained again when more than this share of all
+items was added or withdrawn.
+"""
 
 
 class Preparation:
@@ -60,7 +66,7 @@ class Preparation:
         enough_labels = batch
         if has_few:
             enough_labels = max(1, batch // 2)
-        must_train = self._count_new_labels() >= enough_labels
+        must_train = self._count_new_labels() >= enough_labels or self._pool_has_changed()
 
         # Loading reads all answers: once for training, picking and explaining together.
         state = None
@@ -131,6 +137,19 @@ class Preparation:
             model = view.models.newest_summary()
             trained_at = "" if model is None else model.trained
             return view.answers.count_labels_after(time=trained_at)
+
+    def _pool_has_changed(self) -> bool:
+        """Return whether many items came or went since the newest model learned from them all."""
+        with self.campaign.reading() as view:
+            model = view.models.newest_summary()
+            # Until all items are encoded, no model is trained.
+            if model is None or "pool" not in model.facts or count_unencoded(view):
+                return False
+            left_out = view.items.withdrawn() | view.encodings.unreadable().keys()
+            n_items = view.items.count() - len(left_out)
+
+        n_learned: int = model.facts["labels"] + model.facts["pool"]
+        return abs(n_items - n_learned) > CHANGED_POOL * n_learned
 
     def _newest_answer(self) -> int:
         with self.campaign.reading() as view:

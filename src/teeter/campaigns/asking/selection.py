@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import stream
-from teeter.campaigns.learning.classifiers import out_of_fold
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import (
+    judge_labels,
     labelled_items,
     load_learner,
     load_picker,
@@ -240,7 +240,7 @@ def find_suspects(
     if len(np.unique(labels)) < 2:
         return []
 
-    probabilities = out_of_fold(state.features[places], labels, head=settings.head)
+    probabilities = judge_labels(state, places, labels, settings.head)
     predicted = probabilities.argmax(axis=1)
     # What each out-of-fold model says of the label that the item has.
     of_label = probabilities[np.arange(len(labels)), labels]

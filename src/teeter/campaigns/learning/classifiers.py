@@ -1,6 +1,7 @@
 """What learns from the features of a campaign, and how it judges labels it was not trained on.
 
-A head is a logistic regression or a network.
+A head is a logistic regression, which may learn from the unlabelled items too (a pool head), or a
+network.
 
 ``out_of_fold`` judges all labelled items, to find suspect labels and to compare features. Each of
 its models lacks a fifth of the labels and is therefore a little worse than the model in use.
@@ -23,13 +24,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from teeter.campaigns.learning.prior import PseudoExamples
 from teeter.campaigns.records import ClassifierKind
 from teeter.learner.learner import Learner
 from teeter.learner.rounds import fit_learners
+from teeter.models.pool_head import ExampleRegression, PoolHead
 from teeter.training import TrainingConfig
 
 if TYPE_CHECKING:
@@ -45,13 +47,19 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 TRAINING = TrainingConfig(class_weighted=True)
 """How networks are trained. Rare classes count as much as frequent ones."""
 
-FOLDS = {ClassifierKind.LINEAR: 5, ClassifierKind.MLP: 3}
+FOLDS = {ClassifierKind.POOL: 5, ClassifierKind.LINEAR: 5, ClassifierKind.MLP: 3}
 """Folds of ``out_of_fold``. Networks take longer to train."""
 
-MOST_FOLDS = {ClassifierKind.LINEAR: 20, ClassifierKind.MLP: 5}
+MOST_FOLDS = {ClassifierKind.POOL: 20, ClassifierKind.LINEAR: 20, ClassifierKind.MLP: 5}
 """The largest number of folds of ``cross_fit``."""
 
 FEWEST_FOLDS = 5
+
+MAX_FOLD_POOL = 2_000
+"""Unlabelled items that the pool head of a fold learns from, drawn at random."""
+
+FOLD_ITERATIONS = 2
+"""How often the pool head of a fold computes class means: half as often as the model in use."""
 
 LACKING_SHARE = 0.02
 """The share of all labels that a model of ``cross_fit`` lacks, if there are enough folds."""
@@ -69,71 +77,13 @@ _SMALLEST_PROBABILITY = 1e-12
 """A class that a model never saw has probability 0, whose logarithm would be infinite."""
 
 
-class PseudoExampleRegression(LogisticRegression):  # type: ignore[misc]
-    """Logistic regression that appends the same pseudo-examples to the rows of every fit.
-
-    ``clone`` copies the pseudo-examples, so every fold of a cross-validation has them too.
-
-    Args:
-        pseudo_examples: rows that stand for classes. Each counts as much as a label.
-        C: inverse of the regularisation, as in ``LogisticRegression``.
-        class_weight: as in ``LogisticRegression``. Pseudo-examples count when classes are balanced.
-        max_iter: as in ``LogisticRegression``.
-        random_state: as in ``LogisticRegression``.
-    """
-
-    # The parameters are written out, because scikit-learn reads them from the signature.
-    def __init__(
-        self,
-        pseudo_examples: PseudoExamples,
-        *,
-        C: float = 1.0,
-        class_weight: str | None = None,
-        max_iter: int = 100,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            C=C, class_weight=class_weight, max_iter=max_iter, random_state=random_state
-        )
-        self.pseudo_examples = pseudo_examples
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PseudoExampleRegression:
-        """Fit the model to rows and pseudo-examples.
-
-        Args:
-            X: (N, D) features.
-            y: (N,) class indices.
-            sample_weight: not used, as campaigns weigh all labels alike.
-        """
-        rows = np.concatenate([np.asarray(X), self.pseudo_examples.features])
-        labels = np.concatenate([np.asarray(y), self.pseudo_examples.labels])
-        super().fit(rows, labels)
-        return self
-
-
-INVERSE_REGULARISATION = 0.1
-"""scikit-learn's ``C`` of the linear head, for features with a mean square of 1."""
-
-
-def linear_head(examples: PseudoExamples | None = None) -> Any:
-    """Return an untrained logistic regression in which all classes count the same.
-
-    Args:
-        examples: pseudo-examples that it learns from beside the labels.
-    """
-    options: dict[str, Any] = {
-        "C": INVERSE_REGULARISATION,
-        "class_weight": "balanced",
-        "max_iter": 1000,  # many features of few labels converge slowly
-    }
-    if examples is not None:
-        return PseudoExampleRegression(examples, **options)
-
-    return LogisticRegression(**options)
-
-
 def head_factory(
-    head: str, width: int, n_classes: int, examples: PseudoExamples | None = None
+    head: str,
+    width: int,
+    n_classes: int,
+    examples: PseudoExamples | None = None,
+    *,
+    iterations: int | None = None,
 ) -> Callable[[int], nn.Module] | Any:
     """Return what a ``Learner`` makes its models from.
 
@@ -141,26 +91,32 @@ def head_factory(
         head: One of ``ClassifierKind``.
         width: D, the number of features.
         n_classes: C, the number of classes.
-        examples: Pseudo-examples that a linear head learns from beside the labels.
+        examples: Pseudo-examples that a head learns from beside the labels, unless it is a network.
+        iterations: How often a pool head computes class means. Default: as ``PoolHead`` does.
 
     Returns:
-        An estimator to clone for a linear head, or a function from a seed to a network.
+        An estimator to clone, or a function from a seed to a network.
     """
     if head == ClassifierKind.MLP:
         from teeter.models.networks import mlp
 
         return lambda seed: mlp(width, n_classes, seed=seed)
 
-    return linear_head(examples)
+    if head == ClassifierKind.LINEAR:
+        return ExampleRegression(examples)
+    if iterations is None:
+        return PoolHead(examples)
+    return PoolHead(examples, iterations=iterations)
 
 
 @contextmanager
-def ignore_few_labels_warning() -> Iterator[None]:
-    """Silence scikit-learn's warning about almost as many classes as labels.
+def fitting_heads() -> Iterator[None]:
+    """Fit heads on one thread, without a warning about almost as many classes as labels.
 
-    Every campaign starts that way.
+    Every campaign starts that way. Threads of linear algebra gain nothing with such small arrays:
+    on a busy machine they wait for each other, and a training that takes 3 s took 74 s.
     """
-    with warnings.catch_warnings():
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="The number of unique classes is greater than 50%"
         )
@@ -174,6 +130,7 @@ def out_of_fold(
     head: str = ClassifierKind.LINEAR,
     seed: int = 0,
     examples: PseudoExamples | None = None,
+    pool: Vectors | None = None,
 ) -> Floats:
     """Return class probabilities of each row from a head that was not trained on it.
 
@@ -183,6 +140,8 @@ def out_of_fold(
         head: One of ``ClassifierKind``.
         seed: Decides the folds and the networks.
         examples: Pseudo-examples that every head is trained on too.
+        pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
+            judged on, whose labels it does not know.
 
     Returns:
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
@@ -190,7 +149,7 @@ def out_of_fold(
     # Shuffled, because items may have been added class by class.
     order = np.random.default_rng(seed).permutation(len(labels))
     folds = _split(order, FOLDS[ClassifierKind(head)])
-    return _judge(features, labels, folds, head=head, seed=seed, examples=examples)
+    return _judge(features, labels, folds, head=head, seed=seed, examples=examples, pool=pool)
 
 
 def cross_fit(
@@ -201,6 +160,7 @@ def cross_fit(
     head: str = ClassifierKind.LINEAR,
     seed: int = 0,
     examples: PseudoExamples | None = None,
+    pool: Vectors | None = None,
 ) -> Floats:
     """Return class probabilities of some rows, each from a head trained on nearly all others.
 
@@ -211,6 +171,8 @@ def cross_fit(
         head: One of ``ClassifierKind``.
         seed: Decides the folds and the networks.
         examples: Pseudo-examples that every head is trained on too.
+        pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
+            judged on, whose labels it does not know.
 
     Returns:
         Shape (K, C). A class has probability 0 for a row if no other row has it.
@@ -220,7 +182,9 @@ def cross_fit(
     n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
     n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
     folds = _split(order, n_folds)
-    return _judge(features, labels, folds, head=head, seed=seed, examples=examples)[judged]
+    return _judge(features, labels, folds, head=head, seed=seed, examples=examples, pool=pool)[
+        judged
+    ]
 
 
 def fit_temperature(probabilities: Floats, labels: Integers) -> float:
@@ -293,7 +257,8 @@ def _judge(
     *,
     head: str,
     seed: int,
-    examples: PseudoExamples | None = None,
+    examples: PseudoExamples | None,
+    pool: Vectors | None,
 ) -> Floats:
     """Return (L, C) probabilities; those of rows in no fold are 0."""
     n_rows = len(labels)
@@ -310,7 +275,7 @@ def _judge(
             folds_to_train.append((held_out, rest))
 
     predictions = _predict_folds(
-        head, features, labels, folds_to_train, seed=seed, examples=examples
+        head, features, labels, folds_to_train, seed=seed, examples=examples, pool=pool
     )
     for (held_out, rest), predicted in zip(folds_to_train, predictions, strict=True):
         # A network has an output for every class, also for those it was not trained on.
@@ -330,16 +295,22 @@ def _predict_folds(
     *,
     seed: int,
     examples: PseudoExamples | None,
+    pool: Vectors | None,
 ) -> list[Floats]:
     """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
     n_classes = _count_classes(labels, examples)
-    factory = head_factory(head, features.shape[1], n_classes, examples)
+    if pool is None and head == ClassifierKind.POOL:
+        # Without a pool there would still be the rows of the fold itself to learn from.
+        head = ClassifierKind.LINEAR
+    factory = head_factory(head, features.shape[1], n_classes, examples, iterations=FOLD_ITERATIONS)
+    # The rows of a fold are unlabelled in its model, and so a part of the pool.
+    rows = features if pool is None else np.concatenate([features, pool])
 
     learners = []
     for _, rest in folds:
         learner = Learner(
             factory,
-            features,
+            rows,
             "random",
             classes=n_classes,
             seed=seed,
@@ -349,7 +320,7 @@ def _predict_folds(
         learner.tell(rest, labels[rest])
         learners.append(learner)
 
-    with ignore_few_labels_warning():
+    with fitting_heads():
         # A fold without a model would leave rows without probabilities, so any error ends it.
         for error in fit_learners(learners).values():
             raise error

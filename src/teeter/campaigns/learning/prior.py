@@ -22,7 +22,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ FADED_LABELS = 50
 """Labels per class from which on pseudo-examples are left out."""
 
 
-@dataclass(frozen=True, eq=False)
-class PseudoExamples:
+class PseudoExamples(NamedTuple):
     """Rows that stand for classes, such as the features of their names."""
 
     features: npt.NDArray[np.float32]
@@ -108,7 +107,7 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
     if settings.kind == ItemKind.FEATURES or encoder == USER_ENCODER:
         return "The class names are not used: you gave the features of the items yourself."
 
-    if settings.head != ClassifierKind.LINEAR:
+    if settings.head == ClassifierKind.MLP:
         return f"The class names are not used: the head {settings.head} cannot use them."
     return None
 
@@ -147,7 +146,7 @@ class PriorReader:
             features: (N, D) their scaled features.
             scaler: how they were scaled.
         """
-        if settings.head != ClassifierKind.LINEAR:
+        if settings.head == ClassifierKind.MLP:
             return None
 
         with self._store.reading() as view:

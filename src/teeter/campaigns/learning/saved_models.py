@@ -7,9 +7,11 @@ A saved model is a safetensors file of named arrays:
 ``labels``          (L,) their class indices
 ``predicted``       (N,) the predicted class index of every item at that time
 ``confidence``      (N,) the calibrated probability of that class
-``weight, bias``    (S, D) and (S,) the head, if it is linear; ``seen`` (S,) has its class indices
+``weight, bias``    (S, D) and (S,) the head, if it is linear or a pool head; ``seen`` (S,) has its
+                    class indices
 ``model.K.NAME``    the arrays of network K, if the head is a network
 ``picking.NAME``    the same arrays of the model that picks, which does not know the random items
+                    and has not learned from unlabelled ones
 ``centre, size``    (D,) and (1,) how the features were scaled; see ``FeatureScaler``
 ``checksum``        (1,) a checksum of the features
 ``temperature``     (1,) what the logits are divided by, so that probabilities are calibrated
@@ -254,9 +256,10 @@ def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[A
         weight = weight[1:] - weight[:1]
         bias = bias[1:] - bias[:1]
 
-    from teeter.campaigns.learning.classifiers import linear_head
+    from teeter.models.pool_head import ExampleRegression
 
-    model = linear_head()
+    # A pool head is a linear head once it is trained.
+    model = ExampleRegression()
     model.coef_ = weight
     model.intercept_ = bias
     model.classes_ = arrays["seen"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
@@ -15,16 +15,17 @@ from safetensors.numpy import save
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.learning.classifiers import (
+    MAX_FOLD_POOL,
     TRAINING,
     cross_fit,
     fit_temperature,
+    fitting_heads,
     head_factory,
-    ignore_few_labels_warning,
     out_of_fold,
     predict_logits,
     seen_classes,
 )
-from teeter.campaigns.learning.prior import ClassPrior, PseudoExamples, has_faded
+from teeter.campaigns.learning.prior import CLASS_NAMES, ClassPrior, PseudoExamples, has_faded
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import (
     PICKING,
@@ -35,6 +36,7 @@ from teeter.campaigns.learning.saved_models import (
     load_temperature,
     scale_features,
 )
+from teeter.campaigns.records import ClassifierKind
 from teeter.campaigns.review.annotators import prediction_agreement
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
@@ -76,7 +78,7 @@ class ModelFacts(TypedDict):
     out_of_fold: list[int]
     """How many labels are predicted correctly out of fold, and how many there are.
 
-    By models of the labels alone: this judges the features, without what else is known.
+    By models without class names and predictions of sources: this judges the features.
     """
     most_frequent: int
     """Number of labels of the most frequent class."""
@@ -97,6 +99,10 @@ class ModelFacts(TypedDict):
 
     Empty if labels alone were better; left out if nothing else is known.
     """
+    names: NotRequired[int]
+    """How many classes have a name that it learned from; left out if it learned from no names."""
+    pool: NotRequired[int]
+    """How many unlabelled items it learned from; left out if its head is no pool head."""
 
 
 class PredictedClass(NamedTuple):
@@ -118,19 +124,25 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     seen = _require_two_classes(state)
     places, labels = labelled_items(state)
     features = state.features[places]
+    settings = replace(settings, head=_fading_head(settings.head, len(places), len(state.classes)))
+    # The rule on names and sources was measured with models of the labels alone.
     chosen = choose_prior(
         state.prior,
         features,
         labels,
         places,
         n_classes=len(state.classes),
-        head=settings.head,
+        head=_picking_head(settings.head),
     )
+    fold_pool = None
+    if settings.head == ClassifierKind.POOL:
+        fold_pool = state.features[_draw_fold_pool(state)]
+        chosen = _judge_with_pool(chosen, features, labels, fold_pool)
 
     learner = _make_learner(state, settings, examples=chosen.examples)
     _tell_labels(learner, state)
     # The number of earlier models decides the seed of this training.
-    _fit(learner, earlier_models=state.version)
+    _fit(learner, state, earlier_models=state.version)
     class_index = {name: k for k, name in enumerate(state.classes)}
     names = learner.predict().tolist()
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
@@ -140,7 +152,12 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     random_rows = np.flatnonzero(is_random)
     random_labels = labels[random_rows]
     random_probabilities = cross_fit(
-        features, labels, random_rows, head=settings.head, examples=chosen.examples
+        features,
+        labels,
+        random_rows,
+        head=settings.head,
+        examples=chosen.examples,
+        pool=fold_pool,
     )
 
     is_right = chosen.plain_probabilities.argmax(axis=1) == labels
@@ -156,6 +173,11 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     }
     if state.prior is not None:
         facts["prior"] = list(chosen.origins)
+        named = state.prior.examples([CLASS_NAMES])
+        if named is not None and CLASS_NAMES in chosen.origins:
+            facts["names"] = len(np.unique(named.labels))
+    if settings.head == ClassifierKind.POOL:
+        facts["pool"] = len(_unlabelled_places(state))
     if state.weights is not None:
         # Items that were added since have no earlier prediction.
         before = load_arrays(state.weights)["predicted"].astype(np.int64)
@@ -222,6 +244,9 @@ def _train_picking_model(
     neighbours among the labels than an item of the pool has. Models that are tested on random items
     would then seem worse than they are.
 
+    It does not learn from unlabelled items either: picks would be no better, and with photographs
+    worse (docs/explanation/pool_head.md).
+
     Returns:
         The arrays, or an empty dictionary if the labels do not suffice: then the other model picks.
     """
@@ -229,10 +254,59 @@ def _train_picking_model(
     if len(set(labels.values())) < 2:
         return {}
 
+    settings = replace(settings, head=_picking_head(settings.head))
     learner = _make_learner(state, settings, examples=examples)
     learner.tell(list(labels), list(labels.values()))
-    _fit(learner, earlier_models=state.version)
+    _fit(learner, state, earlier_models=state.version)
     return dump_layers(learner)
+
+
+def _fading_head(head: str, n_labels: int, n_classes: int) -> str:
+    """Return the head to train: there may be so many labels that the pool adds nothing."""
+    if head == ClassifierKind.POOL and has_faded(n_labels, n_classes):
+        return ClassifierKind.LINEAR
+    return head
+
+
+def _picking_head(head: str) -> str:
+    """Return the head of the model that picks."""
+    return ClassifierKind.LINEAR if head == ClassifierKind.POOL else head
+
+
+def _excluded_places(state: RoundState) -> Integers:
+    """Return the places of items that no model may learn from: left out, or without features."""
+    return np.array(sorted(state.withdrawn | state.unreadable), dtype=np.int64)
+
+
+def _unlabelled_places(state: RoundState) -> Integers:
+    """Return the places of the items that a pool head learns from without their labels.
+
+    Those of the audit set are among them, also if they have a label, which no model knows.
+    """
+    known = np.union1d(np.array(list(state.labels), dtype=np.int64), _excluded_places(state))
+    return np.setdiff1d(np.arange(len(state.keys)), known)
+
+
+def _draw_fold_pool(state: RoundState) -> Integers:
+    """Return the places of the unlabelled items that the models of folds learn from."""
+    places = _unlabelled_places(state)
+    if len(places) <= MAX_FOLD_POOL:
+        return places
+    drawn: Integers = np.random.default_rng(0).choice(places, MAX_FOLD_POOL, replace=False)
+    return np.sort(drawn)
+
+
+def _judge_with_pool(
+    chosen: ChosenPrior, features: Vectors, labels: Integers, pool: Vectors
+) -> ChosenPrior:
+    """Return a choice whose out-of-fold probabilities are those of pool heads."""
+    plain = out_of_fold(features, labels, head=ClassifierKind.POOL, pool=pool)
+    probabilities = plain
+    if chosen.examples is not None:
+        probabilities = out_of_fold(
+            features, labels, head=ClassifierKind.POOL, examples=chosen.examples, pool=pool
+        )
+    return replace(chosen, probabilities=probabilities, plain_probabilities=plain)
 
 
 def _picking_labels(state: RoundState) -> dict[int, str]:
@@ -260,9 +334,12 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     """
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
+    pool_keys: list[str] = []
     previous = None
     with store.reading() as view:
-        head = view.settings.head
+        head = _fading_head(view.settings.head, len(places), len(state.classes))
+        if head == ClassifierKind.POOL:
+            pool_keys = [state.keys[place] for place in _draw_fold_pool(state)]
         current = view.encodings.current()
         if current is None:
             return
@@ -272,8 +349,8 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
         # never completed may lack labelled items, and cannot be compared.
         for encoding in reversed(view.encodings.all()):
             if not encoding.is_current:
-                stored = view.encodings.read(encoding.row_id, keys)
-                if len(stored.keys) == len(keys):
+                stored = view.encodings.read(encoding.row_id, [*keys, *pool_keys])
+                if set(stored.keys).issuperset(keys):
                     previous = stored
                     facts["previous_encoder"] = encoding.encoder
                     break
@@ -281,8 +358,11 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     if previous is None:
         return
     row_of_key = {key: row for row, key in enumerate(previous.keys)}
-    features, _ = scale_features(previous.vectors[[row_of_key[key] for key in keys]])
-    probabilities = out_of_fold(features, labels, head=head)
+    features, _ = scale_features(previous.vectors)
+    rows = [row_of_key[key] for key in keys]
+    pool_rows = [row_of_key[key] for key in pool_keys if key in row_of_key]
+    pool = features[pool_rows] if head == ClassifierKind.POOL else None
+    probabilities = out_of_fold(features[rows], labels, head=head, pool=pool)
     facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
 
 
@@ -309,12 +389,26 @@ def predict_out_of_fold(state: RoundState, head: str) -> dict[str, dict[str, flo
     # A class without labels has no probability, and readers would stumble over it.
     seen = np.unique(labels)
     classes = [state.classes[position] for position in seen]
-    probabilities = out_of_fold(state.features[places], labels, head=head)[:, seen]
+    probabilities = judge_labels(state, places, labels, head)[:, seen]
 
     by_item = {}
     for place, row in zip(places.tolist(), probabilities.tolist(), strict=True):
         by_item[state.keys[place]] = dict(zip(classes, row, strict=True))
     return by_item
+
+
+def judge_labels(state: RoundState, places: Integers, labels: Integers, head: str) -> Floats:
+    """Return (L, C) class probabilities of labelled items from models not trained on the item.
+
+    Args:
+        state: the items.
+        places: (L,) the places of the labelled items.
+        labels: (L,) their class indices.
+        head: one of ``ClassifierKind``.
+    """
+    head = _fading_head(head, len(places), len(state.classes))
+    pool = state.features[_draw_fold_pool(state)] if head == ClassifierKind.POOL else None
+    return out_of_fold(state.features[places], labels, head=head, pool=pool)
 
 
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:
@@ -413,10 +507,10 @@ def _tell_labels(learner: Learner, state: RoundState) -> None:
     learner.tell(places, labels)
 
 
-def _fit(learner: Learner, *, earlier_models: int) -> None:
+def _fit(learner: Learner, state: RoundState, *, earlier_models: int) -> None:
     resume(learner, earlier_models, {})
-    with ignore_few_labels_warning():
-        learner.fit()
+    with fitting_heads():
+        learner.fit(exclude=_excluded_places(state))
 
 
 def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]:
@@ -432,11 +526,13 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
         "the same labels.",
         state.version,
     )
-    learner = _make_learner(state, settings)
+    n_labels = len(arrays["labels"])
+    head = _fading_head(settings.head, n_labels, len(state.classes))
+    learner = _make_learner(state, replace(settings, head=head))
     labels = [state.classes[k] for k in arrays["labels"]]
     learner.tell(arrays["places"], labels)
     # The round before, so that this training has the seed of the first one.
-    _fit(learner, earlier_models=state.version - 1)
+    _fit(learner, state, earlier_models=state.version - 1)
     return learner.models
 
 
