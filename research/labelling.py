@@ -47,14 +47,26 @@ class TextDataset:
 
 def load_banking77(folder: Path) -> dict[str, Any]:
     """Return the class names ("labels"), and the pairs of text and class ("train", "test")."""
-    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content: dict[str, Any] = json.load(file)
-    return content
+    return _load_intents(folder / "banking77.json.xz")
 
 
 def read_banking77(folder: Path) -> TextDataset:
     """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    content = load_banking77(folder)
+    return _split_intents(load_banking77(folder))
+
+
+def read_hwu64(folder: Path) -> TextDataset:
+    """Read HWU64, requests to a home assistant, with the test rows of its first fold."""
+    return _split_intents(_load_intents(folder / "hwu64.json.xz"))
+
+
+def _load_intents(file: Path) -> dict[str, Any]:
+    with lzma.open(file, "rt", encoding="utf-8") as lines:
+        content: dict[str, Any] = json.load(lines)
+    return content
+
+
+def _split_intents(content: dict[str, Any]) -> TextDataset:
     pool = dict(reversed(content["train"]))
     test = content["test"]
 

@@ -1,272 +1,153 @@
 """Simulate campaigns with an annotator who knows every answer, and measure the model after each round.
 
-python research/campaigns/simulate.py run banking77 --data FOLDER    # default: $TEETER_DATA
-python research/campaigns/simulate.py page                           # docs/explanation/campaigns.md
+python research/campaigns/simulate.py run banking77 FEATURES    # the folder that simulator.py writes
+python research/campaigns/simulate.py page                      # docs/explanation/campaigns.md
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from teeter.bench.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
-from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.settings import Settings
-from teeter.encoders import AUTO, ContentKind, Encoder, Encoding, encoders, make_encoder
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from research.labelling import (
-    add_commands,
-    describe_setup,
-    draw_curves,
-    load_banking77,
-    load_sms_spam,
-    make_parser,
-    require_data,
-    write_result,
+from research.campaigns.simulator import (
+    EncodedDataset,
+    SimulatedCampaign,
+    measure,
+    read_features,
+    record,
+    split_again,
 )
+from research.labelling import describe_setup, draw_curves, make_parser, write_result
 from research.page_blocks import fill_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "explanation" / "campaigns.md"
-STRATEGIES = ("ldm-s", "margin", "badge", "random")
 
-CACHED_ENCODER = "cached-default"
-
-Features = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-
-# Datasets
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledTexts:
-    """Texts with their labels, split into a pool and test rows."""
-
-    classes: tuple[str, ...]
-    texts: list[str]
-    labels: list[str]
-    pool: Integers
-    """Rows that the campaign may ask about."""
-    test: Integers
-    """Rows that the model is measured on."""
 
 
 @dataclass(frozen=True)
 class Simulation:
     """A dataset, and how it is labelled."""
 
-    read: Callable[[Path, int], LabelledTexts]
-    """Reads the dataset from a folder, for one repetition."""
     batch: int
     rounds: int
-    positive: str | None = None
+    test_share: float | None = None
+    """The share of rows that each repetition draws as test rows; None for the published ones."""
+    positive: int | None = None
     """The rare class whose share of found rows is measured, if there is one."""
 
 
-def read_banking77(folder: Path, repetition: int) -> LabelledTexts:
-    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    content = load_banking77(folder)
-    class_names = content["labels"]
-    rows = [*content["train"], *content["test"]]
-    texts = [text for text, _ in rows]
-    labels = [class_names[number] for _, number in rows]
-
-    train_count = len(content["train"])
-    first_rows: dict[str, int] = {}
-    for row, text in enumerate(texts[:train_count]):
-        first_rows.setdefault(text, row)
-
-    return LabelledTexts(
-        classes=tuple(class_names),
-        texts=texts,
-        labels=labels,
-        pool=np.array(sorted(first_rows.values())),
-        test=np.arange(train_count, len(texts)),
-    )
-
-
-def read_sms_spam(folder: Path, repetition: int) -> LabelledTexts:
-    """Read SMS Spam without duplicates; each repetition holds out another fifth."""
-    label_by_text = load_sms_spam(folder)
-    shuffled = np.random.default_rng(repetition).permutation(len(label_by_text))
-    test_count = len(label_by_text) // 5
-    return LabelledTexts(
-        classes=("ham", "spam"),
-        texts=list(label_by_text),
-        labels=list(label_by_text.values()),
-        pool=np.sort(shuffled[test_count:]),
-        test=np.sort(shuffled[:test_count]),
-    )
-
-
-@encoders.register(CACHED_ENCODER)
-class CachedEncoder(Encoder):
-    """The default encoder of texts, which encodes each text only once for all campaigns."""
-
-    name = CACHED_ENCODER
-    kind = ContentKind.TEXT
-    default: ClassVar[Encoder | None] = None
-    vectors: ClassVar[dict[str, Features]] = {}
-
-    def encode(self, contents: Sequence[str]) -> Encoding:
-        new_texts = [text for text in dict.fromkeys(contents) if text not in self.vectors]
-        if new_texts:
-            encoded = default_encoder().encode(new_texts).vectors
-            self.vectors.update(zip(new_texts, encoded, strict=True))
-        return Encoding(np.stack([self.vectors[text] for text in contents]))
-
-
-def default_encoder() -> Encoder:
-    """Return the encoder that campaigns of texts use by default, made once.
-
-    It must be pretrained: an encoder that is fitted to the texts would depend on the first ones.
-    """
-    if CachedEncoder.default is None:
-        encoder = make_encoder(AUTO, "text")
-        if encoder.fit_size:
-            raise SystemExit(f"{encoder.name} is not pretrained: pip install 'teeter[label]'.")
-        CachedEncoder.default = encoder
-    return CachedEncoder.default
-
-
 SIMULATIONS = {
-    "banking77": Simulation(read_banking77, batch=100, rounds=15),
-    "sms_spam": Simulation(read_sms_spam, batch=20, rounds=15, positive="spam"),
+    "banking77": Simulation(batch=100, rounds=15),
+    "sms_spam": Simulation(batch=20, rounds=15, test_share=0.2, positive=1),
 }
+
+ARMS = {
+    "ldm-s": ("ldm-s", "pool"),
+    "margin": ("margin", "pool"),
+    "badge": ("badge", "pool"),
+    "random": ("random", "pool"),
+    "ldm-s, labels alone": ("ldm-s", "linear"),
+    "random, labels alone": ("random", "linear"),
+}
+"""What is compared: a strategy, and the head of the model in use."""
 
 
 # Simulation
 
 
 def simulate(
-    data: LabelledTexts, simulation: Simulation, strategy: str, seed: int, folder: Path
+    data: EncodedDataset, simulation: Simulation, arm: str, seed: int
 ) -> dict[str, list[float]]:
     """Ask, answer and train, round by round.
 
     Returns:
         The value of each measure on the test rows after each round.
     """
-    settings = Settings(kind="text", encoder=CACHED_ENCODER, strategy=strategy, seed=seed)
-    campaign = Campaign.make(
-        [],
-        data.classes,
-        at=folder / f"{strategy}-{seed}.teeter",
-        name="simulated",
-        settings=settings,
+    strategy, head = ARMS[arm]
+    campaign = SimulatedCampaign(
+        data.features[: data.pool_size],
+        data.labels[: data.pool_size],
+        data.n_classes,
+        strategy=strategy,
+        head=head,
+        seed=seed,
+        names=data.names,
     )
-    campaign.add({"id": str(row), "text": data.texts[row]} for row in data.pool)
-    true_classes = np.array([data.classes.index(data.labels[row]) for row in data.test])
-
     curves: dict[str, list[float]] = {}
     for _ in range(simulation.rounds):
-        for question in campaign.ask(simulation.batch):
-            campaign.tell(question.item, data.labels[int(question.item)])
-
-        predicted_classes = train_and_predict(campaign, data)
-        values = measure(true_classes, predicted_classes, data.classes, simulation.positive)
-        for name, value in values.items():
-            curves.setdefault(name, []).append(value)
-
-    campaign.database.close()
+        campaign.label(simulation.batch)
+        # Only the model counts here: judging all labels of "random" would take twenty more folds.
+        campaign.state = replace(campaign.state, random=campaign.state.control)
+        campaign.train()
+        predicted = campaign.predict(data.test_features)
+        record(curves, measure(data.test_labels, predicted, simulation.positive))
     return curves
 
 
-def train_and_predict(campaign: Campaign, data: LabelledTexts) -> Integers:
-    """Train a model and return the classes that it predicts for the test rows.
-
-    With labels of a single class no model can be trained; the prediction is then that class.
-    """
-    counts = campaign.status().by_class
-    seen_classes = [name for name, count in counts.items() if count]
-    if len(seen_classes) < 2:
-        return np.full(len(data.test), data.classes.index(seen_classes[0]))
-
-    campaign.train()
-    predictions = campaign.predict([data.texts[row] for row in data.test])
-    return np.array([data.classes.index(prediction.label) for prediction in predictions])
-
-
-def measure(
-    true_classes: Integers,
-    predicted_classes: Integers,
-    classes: Sequence[str],
-    positive: str | None,
-) -> dict[str, float]:
-    """Return the accuracy and, for a rare class, its recall ("found") and F1 score."""
-    measures = {"accuracy": float((true_classes == predicted_classes).mean())}
-
-    if positive is not None:
-        positive_number = classes.index(positive)
-        is_positive = true_classes == positive_number
-        is_predicted = predicted_classes == positive_number
-        true_positives = int((is_positive & is_predicted).sum())
-        measures["found"] = true_positives / int(is_positive.sum())
-        measures["f1"] = 2 * true_positives / max(1, int(is_positive.sum() + is_predicted.sum()))
-
-    return measures
-
-
-def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[str, Any]:
-    """Simulate a dataset with every strategy, and return the result to be saved."""
+def run_one(task: tuple[str, str, str, int]) -> tuple[dict[str, list[float]], float]:
+    """Simulate one campaign on one thread, and return its curves and CPU minutes."""
+    name, arm, folder, seed = task
+    torch.set_num_threads(1)
+    started = time.process_time()
     simulation = SIMULATIONS[name]
-    if rounds is not None:
-        simulation = replace(simulation, rounds=rounds)
+    data = read_features(name, Path(folder))
+    if simulation.test_share is not None:
+        data = split_again(data, simulation.test_share, seed)
+    return simulate(data, simulation, arm, seed), (time.process_time() - started) / 60
 
-    curves: dict[str, dict[str, list[list[float]]]] = {strategy: {} for strategy in STRATEGIES}
-    minutes = dict.fromkeys(STRATEGIES, 0.0)
-    pool_size = 0
-    test_size = 0
 
-    for repetition in range(repetitions):
-        data = simulation.read(folder, repetition)
-        pool_size = len(data.pool)
-        test_size = len(data.test)
-
-        for strategy in STRATEGIES:
-            started = time.process_time()
-            with tempfile.TemporaryDirectory() as campaign_folder:
-                values = simulate(data, simulation, strategy, repetition, Path(campaign_folder))
-            minutes[strategy] += (time.process_time() - started) / 60
-
+def run(name: str, folder: Path, repetitions: int, processes: int) -> dict[str, Any]:
+    """Simulate a dataset with every arm, and return the result to be saved."""
+    simulation = SIMULATIONS[name]
+    curves: dict[str, dict[str, list[list[float]]]] = {arm: {} for arm in ARMS}
+    minutes = dict.fromkeys(ARMS, 0.0)
+    tasks = [(name, arm, str(folder), seed) for seed in range(repetitions) for arm in ARMS]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for (_, arm, _, seed), (values, spent) in zip(tasks, pool.map(run_one, tasks), strict=True):
+            minutes[arm] += spent
             for measure_name, curve in values.items():
-                rounded = [round(value, 5) for value in curve]
-                curves[strategy].setdefault(measure_name, []).append(rounded)
+                curves[arm].setdefault(measure_name, []).append(curve)
             print(
-                f"{name}, repetition {repetition}, {strategy}: accuracy "
-                f"{values['accuracy'][-1]:.3f}, {minutes[strategy]:.1f} min in total",
-                flush=True,
+                f"{name}, {seed}, {arm}: {values['accuracy'][-1]:.3f}, {spent:.1f} min", flush=True
             )
 
-    defaults = Settings(kind="text")
+    data = read_features(name, folder)
+    pool_size = data.pool_size
+    if simulation.test_share is not None:
+        pool_size = split_again(data, simulation.test_share, 0).pool_size
     return {
         "dataset": name,
         **describe_setup(),
-        "minutes": {strategy: round(spent, 2) for strategy, spent in minutes.items()},
+        "threads": 1,
+        "minutes": {arm: round(spent, 2) for arm, spent in minutes.items()},
         "settings": {
-            "encoder": default_encoder().name,
-            "head": defaults.head,
-            "control": defaults.control,
+            "encoder": "minilm",
+            "control": Settings().control,
             "cold_start": "typiclust",
             "batch": simulation.batch,
         },
         "seeds": list(range(repetitions)),
         "pool": pool_size,
-        "test": test_size,
+        "test": len(data.labels) - pool_size,
         "labelled": [simulation.batch * (k + 1) for k in range(simulation.rounds)],
         "curves": curves,
     }
@@ -371,7 +252,7 @@ def format_gain_row(strategy: str, runs: Floats, gain: Gain, saving: LabelSaving
 
 def compare_ldm_s(gains: dict[str, Gain], curves: dict[str, Floats]) -> str:
     """Return a sentence that compares LDM-S with the best other strategy, whichever is ahead."""
-    rivals = [strategy for strategy in gains if strategy != "ldm-s"]
+    rivals = [arm for arm in gains if ARMS[arm][1] == "pool" and arm != "ldm-s"]
     best_rival = max(rivals, key=lambda strategy: gains[strategy].mean)
     difference = gain_over(curves["ldm-s"], curves[best_rival])
     figures = f"{abs(difference.mean):.2f} points, p = {difference.p:.2g}"
@@ -418,14 +299,14 @@ def draw_figure(name: str, folder: Path) -> Path:
 
 def main() -> None:
     parser = make_parser(__doc__)
-    run_parser = add_commands(parser, SIMULATIONS, run_help="simulate campaigns on a dataset")
-    run_parser.add_argument(
-        "--repetitions", type=int, default=5, help="number of repetitions (default: 5)"
-    )
-    run_parser.add_argument("--rounds", type=int, help="number of rounds, if not all")
-    run_parser.add_argument(
-        "--out", type=Path, help="file for the result (default: results/DATASET.json)"
-    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run_parser = commands.add_parser("run", help="simulate campaigns on a dataset")
+    run_parser.add_argument("dataset", choices=list(SIMULATIONS))
+    run_parser.add_argument("features", type=Path)
+    run_parser.add_argument("--repetitions", type=int, default=5)
+    run_parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    run_parser.add_argument("--out", type=Path, help="default: results/DATASET.json")
+    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
     if options.command == "page":
@@ -434,9 +315,7 @@ def main() -> None:
             draw_figure(name, PAGE.parent)
         return
 
-    folder = require_data(parser, options)
-    torch.set_num_threads(1)
-    result = run(options.dataset, folder, options.repetitions, options.rounds)
+    result = run(options.dataset, options.features, options.repetitions, options.processes)
     write_result(result, options.out or RESULTS / f"{options.dataset}.json")
 
 

@@ -21,23 +21,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
-from teeter.campaigns.asking.selection import choose_picks
 from teeter.campaigns.classes import class_texts
-from teeter.campaigns.learning.classifiers import ignore_few_labels_warning, linear_head
+from teeter.campaigns.learning.classifiers import fitting_heads
 from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, PseudoExamples
-from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import scale_features
-from teeter.campaigns.learning.training import train_model
-from teeter.campaigns.records import PickArm
 from teeter.encoders import make_encoder
 from teeter.learner.learner import Learner
 from teeter.learner.rounds import resume
+from teeter.models import ExampleRegression
 
 sys.path.append(str(Path(__file__).parents[2]))
 
+from research.campaigns.simulator import EncodedDataset, SimulatedCampaign, measure, record
 from research.labelling import (
     TextDataset,
     add_commands,
@@ -83,28 +80,14 @@ DATASETS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedDataset:
-    """A dataset as an encoder sees it."""
-
-    features: Vectors
-    """(N, D)."""
-    names: Vectors
-    """(C, D) the class names."""
-    labels: Integers
-    classes: tuple[str, ...]
-    test_size: int
-
-
 def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> EncodedDataset:
     """Encode a dataset and its class names, or read them from the folder of earlier runs."""
     data = DATASETS[name].read(folder)
-    test_size = len(data.texts) - data.pool_size
     file = None if vectors is None else vectors / f"{name}-{encoder_name}.npz"
     if file is not None and file.exists():
         arrays = np.load(file)
         return EncodedDataset(
-            arrays["features"], arrays["names"], data.labels, data.classes, test_size
+            arrays["features"], data.labels, data.pool_size, arrays["names"], data.classes
         )
 
     encoder = make_encoder(encoder_name, "text")
@@ -115,7 +98,7 @@ def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> 
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         np.savez(file, features=features, names=names)
-    return EncodedDataset(features, names, data.labels, data.classes, test_size)
+    return EncodedDataset(features, data.labels, data.pool_size, names, data.classes)
 
 
 # Priors
@@ -137,7 +120,9 @@ class PriorPool:
 
 def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: int) -> PriorPool:
     """Draw the items that the old model knows; the rest of the pool is to be labelled."""
-    n_pool = len(data.labels) - data.test_size
+    if data.names is None:
+        raise ValueError("The dataset has no class names.")
+    n_pool = data.pool_size
     order = np.random.default_rng(seed).permutation(n_pool)
     old_rows = order[:old_labels]
     rest = np.sort(order[old_labels:])
@@ -156,8 +141,8 @@ def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: 
         features=features,
         labels=data.labels[rest],
         names=scale(data.names),
-        test_features=scale(data.features[n_pool:]),
-        test_labels=data.labels[n_pool:],
+        test_features=scale(data.test_features),
+        test_labels=data.test_labels,
         classes=data.classes,
         old_predictions=model.predict(scaled_old[rest]),
     )
@@ -217,69 +202,34 @@ ARMS = (
 
 def simulate(pool: PriorPool, dataset: PriorDataset, arm: str, seed: int) -> dict[str, list[float]]:
     """Label batch by batch, and return the measures on the test rows after each batch."""
-    settings = RoundSettings("ldm-s", {}, "linear", control=0.1, seed=seed)
     prior = make_prior(arm, pool, seed)
-    keys = [str(row) for row in range(len(pool.labels))]
-    empty: frozenset[int] = frozenset()
-    state = RoundState(
-        keys=keys,
-        features=pool.features,
-        classes=pool.classes,
-        labels={},
-        audit={},
-        control=empty,
-        random=empty,
-        taken=empty,
-        version=0,
-        weights=None,
-        batches=0,
-        prior=prior,
+    campaign = SimulatedCampaign(
+        pool.features, pool.labels, len(pool.classes), head="linear", control=0.1, seed=seed
     )
+    campaign.state = replace(campaign.state, prior=prior)
 
     curves: dict[str, list[float]] = {}
-    record(curves, measure(predict_without_labels(pool, prior, seed), pool, dataset))
+    predicted = predict_without_labels(pool, prior, seed)
+    record(curves, measure(pool.test_labels, predicted, dataset.positive))
     for n, size in enumerate(dataset.batches):
-        asked, control = pick_batch(state, settings, size)
+        asked, control = campaign.pick(size)
         if n == 0 and "ldm-s first" in arm:
             asked = pick_without_labels(pool, prior, control, size, seed)
-        labels = state.labels | {row: pool.classes[pool.labels[row]] for row in asked}
-        state = replace(
-            state,
-            labels=labels,
-            control=state.control | set(control),
-            random=state.control | set(control),
-            taken=frozenset(labels),
-            batches=state.batches + 1,
-        )
-
-        if len(set(labels.values())) < 2:
-            (only,) = set(labels.values())
-            predicted = np.full(len(pool.test_labels), pool.classes.index(only))
-        else:
-            weights, facts = train_model(state, settings)
-            state = replace(state, version=state.version + 1, weights=weights)
-            predicted = predict(weights, pool.test_features)
+        campaign.tell(asked, control)
+        facts = campaign.train()
+        if facts is not None:
             curves.setdefault("used", []).append(float(bool(facts.get("prior"))))
-        record(curves, measure(predicted, pool, dataset))
+        predicted = campaign.predict(pool.test_features)
+        record(curves, measure(pool.test_labels, predicted, dataset.positive))
 
     return curves
-
-
-def pick_batch(
-    state: RoundState, settings: RoundSettings, size: int
-) -> tuple[list[int], list[int]]:
-    """Return the rows to ask about, and those of them that are control items."""
-    picks = choose_picks(state, settings, size)
-    asked = [int(pick.item) for pick in picks if pick.asked]
-    control = [int(pick.item) for pick in picks if pick.arm is PickArm.CONTROL]
-    return asked, control
 
 
 def pick_without_labels(
     pool: PriorPool, prior: ClassPrior | None, control: list[int], size: int, seed: int
 ) -> list[int]:
     """Return the control items, and what LDM-S picks with a model of pseudo-examples alone."""
-    head = linear_head()
+    head = ExampleRegression()
     learner = Learner(head, pool.features, "ldm-s", classes=pool.classes, seed=seed, device="cpu")
     resume(learner, 0, {}, models=[fit_pseudo_examples(pool, prior)])
     picked = learner.ask(size - len(control), exclude=control)
@@ -291,8 +241,8 @@ def fit_pseudo_examples(pool: PriorPool, prior: ClassPrior | None) -> Any:
     if prior is None:
         raise ValueError("There are no pseudo-examples to train a model on.")
     examples = PseudoExamples(prior.features, prior.labels)
-    with ignore_few_labels_warning():
-        return linear_head(examples).fit(pool.features[:0], pool.labels[:0])
+    with fitting_heads():
+        return ExampleRegression(examples).fit(pool.features[:0], pool.labels[:0])
 
 
 def predict_without_labels(pool: PriorPool, prior: ClassPrior | None, seed: int) -> Integers:
@@ -303,30 +253,6 @@ def predict_without_labels(pool: PriorPool, prior: ClassPrior | None, seed: int)
 
     predicted: Integers = fit_pseudo_examples(pool, prior).predict(pool.test_features)
     return predicted
-
-
-def predict(weights: bytes, features: Vectors) -> Integers:
-    """Return the predictions of a saved model."""
-    head = load(weights)
-    logits = features @ head["weight"].T + head["bias"]
-    predicted: Integers = head["seen"][logits.argmax(axis=1)]
-    return predicted
-
-
-def measure(predicted: Integers, pool: PriorPool, dataset: PriorDataset) -> dict[str, float]:
-    """Return the accuracy and, for a rare class, its F1 score."""
-    measures = {"accuracy": float((predicted == pool.test_labels).mean())}
-    if dataset.positive is not None:
-        is_positive = pool.test_labels == dataset.positive
-        is_predicted = predicted == dataset.positive
-        hits = int((is_positive & is_predicted).sum())
-        measures["f1"] = 2 * hits / max(1, int(is_positive.sum() + is_predicted.sum()))
-    return measures
-
-
-def record(curves: dict[str, list[float]], measures: dict[str, float]) -> None:
-    for name, value in measures.items():
-        curves.setdefault(name, []).append(round(value, 5))
 
 
 def run(
@@ -346,8 +272,8 @@ def run(
         **describe_setup(),
         "settings": {"strategy": "ldm-s", "head": "linear", "control": 0.1},
         "labelled": [0, *np.cumsum(dataset.batches).tolist()],
-        "pool": len(data.labels) - data.test_size - dataset.old_labels,
-        "test": data.test_size,
+        "pool": data.pool_size - dataset.old_labels,
+        "test": len(data.test_labels),
         "old_labels": dataset.old_labels,
         "old_accuracy": [],
         "curves": {},

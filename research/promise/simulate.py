@@ -1,12 +1,12 @@
 """Check the promise of ``teeter campaign finish`` on many simulated campaigns whose truth is known.
 
-python research/promise/simulate.py encode FEATURES --data FOLDER   # texts to features, once
-python research/promise/simulate.py run FEATURES OUT                # resumes where it stopped
-python research/promise/simulate.py summarize OUT                   # research/promise/results
-python research/promise/page.py                                     # the page about the results
+python research/promise/simulate.py run FEATURES OUT    # resumes where it stopped
+python research/promise/simulate.py summarize OUT       # research/promise/results
+python research/promise/page.py                         # the page about the results
 
-A simulated campaign labels a pool with margin sampling and a tenth of control items, trains the
-model of campaigns on all its labels, and freezes it. Then items are drawn at random and labelled,
+research/campaigns/simulator.py writes the folder FEATURES. A simulated campaign labels a pool with
+margin sampling and a tenth of control items, trains the model of campaigns, a pool head, on all its
+labels, and freezes it. Then items are drawn at random and labelled,
 and after every batch the promise is asked for. An error of the method would be a promised share of
 wrong labels that is exceeded among the items that the model would label.
 """
@@ -41,16 +41,18 @@ from teeter.campaigns.finish.promise import (
     make_steps,
 )
 from teeter.campaigns.learning.classifiers import (
+    MAX_FOLD_POOL,
     cross_fit,
     fit_temperature,
-    ignore_few_labels_warning,
-    linear_head,
+    fitting_heads,
 )
 from teeter.campaigns.learning.saved_models import scale_features
+from teeter.campaigns.records import ClassifierKind
+from teeter.models import ExampleRegression, PoolHead
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from research.labelling import load_banking77, load_sms_spam
+from research.campaigns.simulator import read_features
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -96,25 +98,6 @@ CONTROL_SHARE = 0.1
 # Data
 
 
-def encode(folder: Path, data: Path) -> None:
-    """Compute the features of the texts once, without duplicates."""
-    from teeter.encoders import make_encoder
-
-    encoder = make_encoder("minilm", "text")
-    content = load_banking77(data)
-    banking: dict[str, int] = {}
-    for text, label in [*content["train"], *content["test"]]:
-        banking.setdefault(text, label)
-
-    spam = {text: int(label == "spam") for text, label in load_sms_spam(data).items()}
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, label_of_text in (("banking77", banking), ("sms_spam", spam)):
-        features = encoder.encode(list(label_of_text)).vectors.astype(np.float16)
-        labels = np.array(list(label_of_text.values()), dtype=np.int16)
-        np.savez(folder / f"{name}.npz", features=features, labels=labels)
-
-
 def draw_pool(name: str, folder: Path, generator: np.random.Generator) -> tuple[Vectors, Integers]:
     """Return the features and classes of a campaign's items."""
     items = CASES[name].items
@@ -126,8 +109,8 @@ def draw_pool(name: str, folder: Path, generator: np.random.Generator) -> tuple[
         digits = load_digits()
         features, labels = digits.data, digits.target
     else:
-        stored = np.load(folder / f"{name}.npz")
-        features, labels = stored["features"], stored["labels"]
+        stored = read_features(name, folder)
+        features, labels = stored.features, stored.labels
 
     rows = generator.choice(len(labels), size=items, replace=False)
     return features[rows].astype(np.float32), labels[rows].astype(np.int64)
@@ -190,9 +173,14 @@ def label_and_freeze(name: str, folder: Path, seed: int) -> FrozenCampaign:
     rest = np.setdiff1d(np.arange(case.items), labelled)
     # Calibrated out of fold on the random items, as campaigns do.
     judged = np.flatnonzero([row in random_items for row in labelled])
-    held_out = cross_fit(features[labelled], truth[labelled], judged)
+    unlabelled = features[rest]
+    if len(rest) > MAX_FOLD_POOL:
+        unlabelled = features[generator.choice(rest, MAX_FOLD_POOL, replace=False)]
+    held_out = cross_fit(
+        features[labelled], truth[labelled], judged, head=ClassifierKind.POOL, pool=unlabelled
+    )
     temperature = fit_temperature(held_out, truth[labelled][judged])
-    probabilities, margins = predict(features, truth, labelled, rest, temperature)
+    probabilities, margins = predict(features, truth, labelled, rest, temperature, pool=True)
     return FrozenCampaign(
         probabilities.argmax(axis=1),
         probabilities.max(axis=1),
@@ -209,11 +197,20 @@ def predict(
     labelled: list[int],
     rows: Integers,
     temperature: float = 1.0,
+    *,
+    pool: bool = False,
 ) -> tuple[Floats, Floats]:
-    """Train on the labelled items and return (N, C) probabilities and (N,) margins of rows."""
-    head = linear_head()
-    with ignore_few_labels_warning():
-        head.fit(features[labelled], truth[labelled])
+    """Train on the labelled items and return (N, C) probabilities and (N,) margins of rows.
+
+    With ``pool``, the model learns from all other items too.
+    """
+    head: ExampleRegression = ExampleRegression()
+    with fitting_heads():
+        if pool:
+            unlabelled = np.delete(features, labelled, axis=0)
+            head = PoolHead().fit(features[labelled], truth[labelled], pool=unlabelled)
+        else:
+            head.fit(features[labelled], truth[labelled])
     logits = head.decision_function(features[rows]).astype(np.float64)
     if logits.ndim == 1:
         logits = np.stack([-logits / 2, logits / 2], axis=1)
@@ -578,10 +575,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    encoding = commands.add_parser("encode")
-    encoding.add_argument("features", type=Path)
-    encoding.add_argument("--data", type=Path, default=Path(os.environ.get("TEETER_DATA", ".")))
-
     running = commands.add_parser("run")
     running.add_argument("features", type=Path)
     running.add_argument("out", type=Path)
@@ -594,9 +587,7 @@ def main() -> None:
     summarizing.add_argument("out", type=Path)
 
     options = parser.parse_args()
-    if options.command == "encode":
-        encode(options.features, options.data)
-    elif options.command == "run":
+    if options.command == "run":
         seeds = range(options.first, options.campaigns)
         run(options.features, options.out, seeds, options.workers, options.seconds)
     elif options.command == "summarize":
