@@ -85,13 +85,8 @@ from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status, describe_model
-from teeter.campaigns.store import (
-    CampaignStore,
-    Database,
-    Pick,
-)
+from teeter.campaigns.store import CampaignStore, Database, Pick, cached_by
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
-from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.store.copies import copy_to_location, restore_to_database
 from teeter.campaigns.store.database import Clock, is_url, split_location, utc_now
 from teeter.campaigns.store.transaction import (

@@ -22,8 +22,7 @@ from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, Person, Role
 from teeter.campaigns.review.annotators import annotator_stats
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import Part, Reading
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
 
 if TYPE_CHECKING:

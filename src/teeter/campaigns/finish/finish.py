@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.finish.certificate import (
@@ -15,13 +15,8 @@ from teeter.campaigns.finish.frozen_model import choose_model, freeze, load_fini
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.finish.report import look, newest_certificate, set_draws
 from teeter.campaigns.records import Certificate, FinishReport
-from teeter.campaigns.store import Part, Reading
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.errors import InputError, UnknownResourceError
-
-if TYPE_CHECKING:
-    pass
-
 
 FEWEST_DRAWS = 20
 """Draws that are asked for at least when a promise is started."""

@@ -43,8 +43,7 @@ from teeter.campaigns.records import (
     TableColumn,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import Part, Reading, StoredItem
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import Part, Reading, StoredItem, cached_by
 from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders.images import find_images

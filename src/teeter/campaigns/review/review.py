@@ -22,8 +22,7 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.annotators import measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
-from teeter.campaigns.store import Part, Reading, Writing
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import Part, Reading, Writing, cached_by
 from teeter.errors import InputError
 
 

@@ -21,7 +21,14 @@ from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
 from teeter.campaigns.store.queries.suggestions import Source, Suggestion
 from teeter.campaigns.store.queries.trained_models import StoredModel
-from teeter.campaigns.store.transaction import CampaignStore, Part, Reading, StoredCampaign, Writing
+from teeter.campaigns.store.transaction import (
+    CampaignStore,
+    Part,
+    Reading,
+    StoredCampaign,
+    Writing,
+    cached_by,
+)
 
 __all__ = [
     "BatchOrigin",
@@ -41,4 +48,5 @@ __all__ = [
     "StoredModel",
     "Suggestion",
     "Writing",
+    "cached_by",
 ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.records import PredictionImport, ShownSuggestion, SourceReport
-from teeter.campaigns.store import Part, Reading
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
     SuggestionRun,
@@ -23,10 +22,6 @@ from teeter.campaigns.suggestions.sources import (
     store_predictions,
     visible_suggestions,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 _MEASURE_SECONDS = 10.0
 """How long a measured accuracy of a source is used. Measuring reads all answers."""

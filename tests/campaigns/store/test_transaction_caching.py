@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.store import cached_by
 
 
 class Counter:
