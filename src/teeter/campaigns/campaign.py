@@ -33,7 +33,7 @@ from teeter.campaigns.export.rows import ExportRows
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
-from teeter.campaigns.items.add_items import require_kind, store_items
+from teeter.campaigns.items.change_items import require_kind, store_items
 from teeter.campaigns.items.columns import (
     drop_infinite,
     replace_surrogates,

@@ -16,7 +16,7 @@ import pytest
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.items import add_items
+from teeter.campaigns.items import change_items
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
@@ -353,7 +353,7 @@ def test_a_killed_creation_leaves_no_campaign_and_the_next_one_removes_its_files
             report("writing")
             signal.pause()
 
-        monkeypatch.setattr(add_items, "_extend_audit_set", pause)
+        monkeypatch.setattr(change_items, "_extend_audit_set", pause)
         Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS).database.close()
 
     assert kill_after(create, 1) == ["writing"]
