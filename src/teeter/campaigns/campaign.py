@@ -26,6 +26,7 @@ from teeter.campaigns.classes import (
     read_class_descriptions,
     read_class_file,
     require_known_classes,
+    shortcuts_by_class,
     validate_classes,
 )
 from teeter.campaigns.export.formats import FORMATS, require_format, write_export
@@ -83,7 +84,6 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
-from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status, describe_model
 from teeter.campaigns.store import CampaignStore, Database, Pick, cached_by
 from teeter.campaigns.store.backup import atomic_file, back_up, restore

@@ -5,7 +5,7 @@ shows an item, waits for a choice that means something there (``_prompt``), and 
 to stdout. Notes that change with every item go to stderr, so that redirected output contains only
 the items.
 
-The shortcuts are those of the page (``teeter.campaigns.shortcuts``). With more classes than keys, a
+The shortcuts are those of the page (``teeter.campaigns.classes``). With more classes than keys, a
 class is chosen by typing the beginning of its name. Keys are read one by one from a terminal. From
 a pipe they are read as characters, which is how tests and scripts type.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from teeter.base.wording import list_some
-from teeter.campaigns.shortcuts import (
+from teeter.campaigns.classes import (
     MAX_SHORTCUTS,
     Action,
     action_keys,

@@ -13,6 +13,7 @@ from fastapi.templating import Jinja2Templates
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.classes import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.campaigns.items.columns import format_cell
 from teeter.campaigns.records import (
     Disagreement,
@@ -21,7 +22,6 @@ from teeter.campaigns.records import (
     ShownQuestion,
     SourceReport,
 )
-from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.server.access import SecurityConfig
 from teeter.server.access.permissions import (
     current_session,

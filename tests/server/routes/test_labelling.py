@@ -26,9 +26,9 @@ from server.servers import (
 from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.campaigns.asking.questions import open_questions
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.classes import action_keys
 from teeter.campaigns.records import Answer, AnswerKind, Explanation, ShownQuestion
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.shortcuts import action_keys
 from teeter.server.routes import labelling
 
 

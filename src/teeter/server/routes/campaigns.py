@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field, create_model
 
-from teeter.campaigns.classes import validate_classes
+from teeter.campaigns.classes import shortcuts_by_class, validate_classes
 from teeter.campaigns.records import (
     EncodingResult,
     HistoryPage,
@@ -22,7 +22,6 @@ from teeter.campaigns.records import (
     Permission,
 )
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
-from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.encoders import AUTO, ContentKind, choose_encoder, require_own_encoder
 from teeter.encoders import names as encoder_names

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import refuse_campaign
-from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.classes import shortcuts_by_class
 from teeter.errors import InputError
 
 
