@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import teeter
 from teeter.base.lazy_imports import import_lazily
 from teeter.campaigns import Campaign, Settings
 from teeter.errors import MissingExtraError
@@ -24,6 +25,12 @@ PACKAGES = (
     "teeter.data",
     "teeter.training",
 )
+
+LIBRARY = (
+    *("base", "bench", "classifier", "data", "encoders"),
+    *("kernels", "selection", "strategies", "training"),
+)
+"""Packages whose modules researchers import from: each module lists its public names."""
 
 OPTIONAL_NAMES = {"Images", "LightningTraining", "SentenceEncoder", "Texts", "labels_of"}
 """What needs a library that may be missing: the tests of its module import it."""
@@ -62,6 +69,36 @@ def test_every_name_can_be_imported(package: str) -> None:
             assert getattr(module, name) is not None
         except MissingExtraError:
             assert name in OPTIONAL_NAMES
+
+
+def public_definitions(tree: ast.Module) -> set[str]:
+    """Return what a module defines: public classes, functions and values (no type variables)."""
+    names: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.AnnAssign):
+            names.add(ast.unparse(statement.target))
+        elif isinstance(statement, ast.Assign):
+            value = ast.unparse(statement.value)
+            if not value.startswith(("TypeVar(", "logging.getLogger(")):
+                names.update(ast.unparse(target) for target in statement.targets)
+    return {name for name in names if name.isidentifier() and not name.startswith("_")}
+
+
+@pytest.mark.parametrize("package", LIBRARY)
+def test_each_module_of_the_library_lists_what_it_defines(package: str) -> None:
+    for path in sorted((Path(teeter.__file__).parent / package).rglob("*.py")):
+        if path.name == "__init__.py" or "fused" in str(path):
+            continue  # nobody outside imports from the fused programs
+
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        (names,) = (
+            ast.literal_eval(statement.value)
+            for statement in tree.body
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        )
+        assert set(names) == public_definitions(tree), path
 
 
 def test_an_unknown_name_is_refused_as_python_does() -> None:

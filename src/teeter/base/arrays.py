@@ -24,6 +24,22 @@ from torch import Tensor
 
 from teeter.errors import InputError
 
+__all__ = [
+    "TILE",
+    "Array",
+    "as_integers",
+    "as_tensor",
+    "available_memory",
+    "choose_device",
+    "describe_device",
+    "full_precision_matmul",
+    "memory_budget",
+    "pad_to_tile",
+    "require_finite",
+    "tiles",
+    "working_memory",
+]
+
 Array: TypeAlias = Tensor | npt.NDArray[np.generic]
 
 TILE = 192

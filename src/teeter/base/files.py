@@ -29,6 +29,25 @@ from teeter.errors import FileError, InputError, TeeterError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+__all__ = [
+    "FORMAT",
+    "LfCsvStream",
+    "atomic_open",
+    "atomic_write",
+    "load_weights",
+    "merge_arrays",
+    "parse_errors",
+    "read_state",
+    "require_file",
+    "require_unpacked_size",
+    "resolve_inside",
+    "round_trip",
+    "split_arrays",
+    "write_errors",
+    "write_private",
+    "write_state",
+]
+
 
 _SMALL_SIZE = 100_000_000
 """Bytes that any machine can unpack."""

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+__all__ = ["import_lazily"]
+
 
 def import_lazily(
     package: str,

@@ -44,6 +44,23 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from teeter.base.version import __version__
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
+__all__ = [
+    "LONGEST_PAUSE",
+    "Address",
+    "AttemptFailedError",
+    "Headers",
+    "HttpResponse",
+    "PrivateAddressError",
+    "RefusedRedirects",
+    "Resolver",
+    "is_loopback_url",
+    "make_opener",
+    "read_key",
+    "require_http_url",
+    "retry",
+    "send_request",
+]
+
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver: TypeAlias = Callable[[str, int], Sequence[str]]
 """Returns the addresses of a host name and a port."""

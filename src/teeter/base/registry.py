@@ -10,6 +10,15 @@ from typing import Any, Generic, TypeVar
 
 from teeter.errors import InputError, PluginError, UnknownNameError
 
+__all__ = [
+    "Plugins",
+    "Registry",
+    "did_you_mean",
+    "entry_points_by_name",
+    "require_known",
+    "require_options",
+]
+
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
 

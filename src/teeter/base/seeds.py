@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
+__all__ = [
+    "derive_seed",
+    "is_portable",
+    "normal",
+    "portable",
+    "seeded_global_rng",
+    "stream",
+    "stream_seed",
+    "uniform",
+    "validate_seed",
+]
+
 
 _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
 

@@ -10,6 +10,8 @@ from typing import TypeVar, cast
 
 import torch
 
+__all__ = ["limit_threads", "prefetch", "run_in_threads"]
+
 Item = TypeVar("Item")
 
 

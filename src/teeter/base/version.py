@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+__all__ = ["commit"]
+
 __version__ = "0.1.0"
 """The version of teeter."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+__all__ = ["list_some", "pluralize"]
+
 
 def pluralize(count: int, singular: str, plural: str | None = None) -> str:
     """Return a number with words in the singular or the plural, which by default ends in "s".

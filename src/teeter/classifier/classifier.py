@@ -33,6 +33,23 @@ from teeter.encoders import (
 )
 from teeter.errors import FileError, InputError, MissingExtraError
 
+__all__ = [
+    "CHUNK",
+    "FORMAT",
+    "OPSET",
+    "Classifier",
+    "ClassifierHead",
+    "ClassifierInfo",
+    "Floats",
+    "Layer",
+    "Prediction",
+    "ProgressReport",
+    "load_classifier",
+    "require_texts",
+    "save_classifier",
+    "write_onnx_head",
+]
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 ProgressReport: TypeAlias = Callable[[int, int], None]
 """Called with the number of labelled contents and the number of all contents."""

@@ -24,6 +24,18 @@ from teeter.data.table_columns import parse_numbers
 from teeter.data.table_files import TABLE_SUFFIXES, Table, read_table, require_ids
 from teeter.errors import FileError, InputError, UnknownNameError
 
+__all__ = [
+    "ARRAY_SUFFIXES",
+    "Arrays",
+    "Head",
+    "PoolFile",
+    "has_vectors",
+    "pool_from_table",
+    "read_arrays",
+    "read_head",
+    "read_pool",
+]
+
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 """The suffixes of files that ``read_arrays`` reads."""
 

@@ -28,6 +28,22 @@ from teeter.data.parquet_pages import read_column_pages
 from teeter.data.table_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError
 
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_ROWS",
+    "FINGERPRINT_END_BYTES",
+    "FINGERPRINT_SAMPLES",
+    "FINGERPRINT_SAMPLE_BYTES",
+    "SHARD_BYTES",
+    "SHARD_ROWS",
+    "Features",
+    "RowShape",
+    "Rows",
+    "Shard",
+    "Shards",
+    "open_shards",
+]
+
 # Limits of a shard. A larger row group of a Parquet file is still one shard.
 SHARD_ROWS = 1 << 18
 SHARD_BYTES = 1 << 28

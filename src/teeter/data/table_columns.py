@@ -23,6 +23,22 @@ from teeter.base.registry import require_known
 from teeter.data.table_files import Column, Table, is_missing
 from teeter.errors import InputError
 
+__all__ = [
+    "LABEL_COLUMNS",
+    "MAX_CATEGORIES",
+    "TEXT_COLUMNS",
+    "Features",
+    "Labels",
+    "Numbers",
+    "TextTemplate",
+    "encode_table",
+    "find_label_column",
+    "find_text_column",
+    "parse_numbers",
+    "parse_text_template",
+    "read_labels",
+]
+
 MAX_CATEGORIES = 50
 """The largest number of one-hot features for a column. The rarest categories share one."""
 

@@ -24,6 +24,31 @@ from teeter.base.registry import require_known
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
 from teeter.errors import FileError, InputError, MissingExtraError
 
+__all__ = [
+    "JSONL_SUFFIXES",
+    "MAX_CELL_LENGTH",
+    "MAX_LINE_LENGTH",
+    "TABLE_SUFFIXES",
+    "Column",
+    "CsvRows",
+    "Table",
+    "convert_arrow_table",
+    "convert_csv_rows",
+    "escape_formula",
+    "is_list_type",
+    "is_missing",
+    "is_number",
+    "open_parquet",
+    "read_arrow_table",
+    "read_csv_rows",
+    "read_json_objects",
+    "read_parquet",
+    "read_table",
+    "require_ids",
+    "require_parquet_size",
+    "text_column",
+]
+
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 """The suffixes of files that ``read_table`` reads."""
 

@@ -24,6 +24,22 @@ import numpy.typing as npt
 
 from teeter.errors import InputError, MissingExtraError
 
+__all__ = [
+    "MAX_FEATURES",
+    "MAX_TEXT_LENGTH",
+    "ContentKind",
+    "Encoder",
+    "EncoderFunction",
+    "EncoderState",
+    "Encoding",
+    "Vectors",
+    "WeightsPackage",
+    "checksum_files",
+    "encode_by_length",
+    "normalize_rows",
+    "run_encoder",
+]
+
 Vectors: TypeAlias = npt.NDArray[np.float32]
 """(N, D) features, one row per text or image."""
 

@@ -23,6 +23,15 @@ from teeter.base.files import resolve_inside
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
 
+__all__ = [
+    "ImageEncoder",
+    "Pictures",
+    "count_left_out_files",
+    "describe_left_out_files",
+    "find_images",
+    "read_image",
+]
+
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """Files that are taken for images."""
 

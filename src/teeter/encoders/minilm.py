@@ -40,6 +40,14 @@ from teeter.encoders.encoder import (
 from teeter.encoders.registry import encoders
 from teeter.errors import FileError
 
+__all__ = [
+    "MINILM_PACKAGE",
+    "MiniLMEncoder",
+    "WordPieceTokenizer",
+    "read_onnx_weights",
+    "read_vocabulary",
+]
+
 _GRAPH = 7
 _TENSOR = 5
 _DIMENSION, _TYPE, _NAME, _NUMBERS = 1, 2, 8, 9

@@ -29,6 +29,13 @@ from teeter.encoders.encoder import (
 from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.errors import InputError, MissingExtraError
 
+__all__ = [
+    "SentenceTransformersEncoder",
+    "TransformersImageEncoder",
+    "TransformersTextEncoder",
+    "make_pretrained",
+]
+
 _SENTENCE_MODEL_FILE = "modules.json"
 """A file that is in the folder of every sentence-transformers model."""
 

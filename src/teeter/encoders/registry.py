@@ -14,6 +14,24 @@ from teeter.base.registry import Registry
 from teeter.encoders.encoder import ContentKind, Encoder
 from teeter.errors import InputError, MissingExtraError
 
+__all__ = [
+    "AUTO",
+    "ENCODER_VARIABLE",
+    "SIDE_BY_SIDE",
+    "TRUST_VARIABLE",
+    "EncoderChoice",
+    "choose_encoder",
+    "encoders",
+    "is_installed",
+    "is_own_encoder",
+    "make_encoder",
+    "names",
+    "require_own_encoder",
+    "require_trusted_encoder",
+    "resolve_encoder",
+    "trust_encoder",
+]
+
 AUTO = "auto"
 """The name that stands for the best installed encoder."""
 

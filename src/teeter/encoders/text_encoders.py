@@ -30,6 +30,15 @@ from teeter.encoders.encoder import (
 from teeter.encoders.registry import encoders
 from teeter.errors import FileError, InputError, MissingExtraError
 
+__all__ = [
+    "MULTILINGUAL_PACKAGE",
+    "STATIC_PACKAGE",
+    "MultilingualEncoder",
+    "StaticEncoder",
+    "TfidfEncoder",
+    "encode_texts",
+]
+
 _MAX_WORD_TERMS = 20_000
 _MAX_LETTER_TERMS = 10_000
 

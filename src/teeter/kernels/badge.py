@@ -19,6 +19,8 @@ from teeter.base.arrays import full_precision_matmul, pad_to_tile
 from teeter.kernels.distances import distance_tiles, refine_cancelled, squared_distances
 from teeter.kernels.seeding import seed_rows
 
+__all__ = ["GradientDistance", "gradient_errors", "seed_gradients"]
+
 
 def gradient_errors(logits: Tensor) -> Tensor:
     """Return the errors ``p - onehot(argmax p)``: (N, C) -> (N, C)."""

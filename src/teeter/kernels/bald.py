@@ -30,6 +30,17 @@ from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_t
 from teeter.base.seeds import uniform
 from teeter.kernels.facility_location import ROUNDING, fill_remaining, refresh_bounds, top_rows
 
+__all__ = [
+    "CANDIDATES_AT_ONCE",
+    "SCREENS",
+    "Configurations",
+    "batch_bald",
+    "information_gains",
+    "mutual_information",
+    "p_log_p",
+    "variation_ratio",
+]
+
 SCREENS = ((1_000, 64), (10_000, 8))
 """Screens for drawn configurations: (configurations used, candidates kept for the next screen)."""
 

@@ -34,6 +34,19 @@ from torch import Tensor
 
 from teeter.base.seeds import is_portable, normal, stream
 
+__all__ = [
+    "BLOCK",
+    "DEFAULT_SUBSPACE",
+    "Directions",
+    "Noise",
+    "SubspaceDirections",
+    "default_rays",
+    "draw_directions",
+    "ray_directions",
+    "split_heads",
+    "subspace_directions",
+]
+
 BLOCK = 16
 """Directions in a block of the random stream. Changing it changes every random direction."""
 

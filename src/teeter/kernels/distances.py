@@ -15,6 +15,17 @@ from torch import Tensor
 
 from teeter.base.arrays import full_precision_matmul, pad_to_tile, tiles
 
+__all__ = [
+    "NEGLIGIBLE",
+    "Cosine",
+    "Distance",
+    "Euclidean",
+    "distance_tiles",
+    "refine_cancelled",
+    "squared_distances",
+    "squared_lengths",
+]
+
 NEGLIGIBLE = 1e-5
 """Distances below this are 0, so that copies are copies in spite of rounding."""
 

@@ -52,6 +52,8 @@ from teeter.kernels.fused import MAX_FUSED_RANK, use_fused_kernel
 if TYPE_CHECKING:
     from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
 
+__all__ = ["Chunk", "FlipRates", "chunk_directions", "flip_rates"]
+
 
 Chunk: TypeAlias = Noise | SubspaceDirections
 """Directions that are followed at once: isotropic ones, or blocks of them in subspaces."""

@@ -51,6 +51,14 @@ from teeter.kernels.directions import BLOCK, Directions, Noise, split_heads
 from teeter.kernels.flip_rates import FlipRates, chunk_directions
 from teeter.kernels.ranks import lower_among_sorted, lower_by_own_ranks, lower_by_reference_ranks
 
+__all__ = [
+    "ldm_against_reference",
+    "ldm_by_gaussian",
+    "ldm_by_rays",
+    "paper_sigmas",
+    "search_by_gaussian",
+]
+
 
 def paper_sigmas() -> list[float]:
     """Return the paper's 51 strengths: 1e-5 to 1, equally spaced in the exponent."""

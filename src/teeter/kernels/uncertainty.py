@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+__all__ = ["entropy", "least_confidence", "margin"]
+
 
 def entropy(logits: Tensor) -> Tensor:
     """Return the entropy of the predicted class probabilities.

@@ -23,6 +23,22 @@ from typing import Any, Protocol
 from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
 from teeter.errors import InputError, MissingExtraError, TeeterError
 
+__all__ = [
+    "MAX_ATTEMPTS",
+    "VISIBILITY_TIMEOUT",
+    "Executor",
+    "LocalExecutor",
+    "Progress",
+    "RayExecutor",
+    "Task",
+    "limit_to_one_thread",
+    "make_executor",
+    "make_task_handler",
+    "pending_tasks",
+    "run_plan",
+    "run_task",
+]
+
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]

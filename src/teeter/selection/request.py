@@ -35,6 +35,15 @@ from teeter.strategies.api import make_strategy, option_names
 from teeter.strategies.base import Strategy, registry
 from teeter.strategies.ldm import LdmEstimator
 
+__all__ = [
+    "Provenance",
+    "SelectedRow",
+    "Selection",
+    "SelectionRequest",
+    "build_selection",
+    "check_needs",
+]
+
 _HEADLESS_STRATEGIES = "random, seeding-l2 and seeding-cosine"
 
 

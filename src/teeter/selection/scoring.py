@@ -38,6 +38,23 @@ from teeter.selection.executors import Task
 from teeter.strategies.api import build_context, make_strategy
 from teeter.strategies.base import TopKStrategy
 
+__all__ = [
+    "JOB_FILE",
+    "MAX_CACHED_DIRECTIONS",
+    "MODEL_CHUNK",
+    "RANKS_FILE",
+    "REFERENCE_FILE",
+    "FeatureSource",
+    "LoadedSource",
+    "ScoringJob",
+    "fetch_features",
+    "make_feature_source",
+    "make_scoring_tasks",
+    "read_scores",
+    "score_shard",
+    "write_reference",
+]
+
 MODEL_CHUNK = 1 << 26
 """Bytes of raw rows that are held at once while a model computes the features of some rows."""
 

@@ -22,6 +22,16 @@ from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrat
 from teeter.strategies.diverse import CandidateFilter, ClusterOptions
 from teeter.strategies.ldm import LdmEstimator, estimate_ldm
 
+__all__ = [
+    "EntropyS",
+    "Ldm",
+    "LdmClusterMargin",
+    "LdmFass",
+    "MarginS",
+    "SeedingCosine",
+    "SeedingL2",
+]
+
 
 @registry.register("ldm")
 class Ldm(LdmEstimator, TopKStrategy):

@@ -29,6 +29,16 @@ from teeter.models.outputs import Outputs
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator
 
+__all__ = [
+    "build_context",
+    "ldm",
+    "make_strategy",
+    "option_names",
+    "scores",
+    "select",
+    "strategy_options",
+]
+
 Rows = TypeVar("Rows", Tensor, npt.NDArray[Any])
 """Rows as they were given: a tensor or a NumPy array."""
 

@@ -14,6 +14,19 @@ from teeter.base.registry import Registry
 from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import OUTPUTS, Outputs
 
+__all__ = [
+    "Context",
+    "ScoringStrategy",
+    "Strategy",
+    "TopKStrategy",
+    "is_count",
+    "is_number",
+    "is_positive",
+    "registry",
+    "require_counts",
+    "validate_count",
+]
+
 
 def is_count(value: object) -> bool:
     """Return whether ``value`` is a whole number of at least 1."""

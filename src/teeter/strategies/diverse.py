@@ -35,6 +35,18 @@ from teeter.strategies.base import (
     require_counts,
 )
 
+__all__ = [
+    "Badge",
+    "Bait",
+    "CandidateFilter",
+    "ClusterMargin",
+    "ClusterOptions",
+    "CoreSet",
+    "Fass",
+    "ProbCover",
+    "TypiClust",
+]
+
 
 @registry.register("coreset")
 class CoreSet(Strategy):

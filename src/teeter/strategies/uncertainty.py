@@ -23,6 +23,8 @@ from teeter.strategies.base import (
     require_counts,
 )
 
+__all__ = ["BatchBald", "Dbal", "Ensemble", "Entropy", "LeastConfidence", "Margin", "Random"]
+
 
 @registry.register("random")
 class Random(Strategy):

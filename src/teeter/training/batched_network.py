@@ -26,6 +26,18 @@ from torch import Generator, Tensor, nn
 
 from teeter.training.config import TrainingConfig, make_optimizer
 
+__all__ = [
+    "AutogradProgram",
+    "BatchedNetworks",
+    "BatchedProgram",
+    "DropoutMasks",
+    "NamedLayer",
+    "ProgramMaker",
+    "can_batch",
+    "choose_program",
+    "register_program",
+]
+
 NamedLayer: TypeAlias = tuple[str, nn.Module]
 """The name of a layer in its chain, which its parameters start with, and the layer."""
 

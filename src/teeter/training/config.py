@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+__all__ = [
+    "FitJob",
+    "FitResult",
+    "Trainer",
+    "TrainingConfig",
+    "balanced_row_weights",
+    "divergence_error",
+    "make_optimizer",
+    "shuffled_batches",
+    "training_threads",
+]
+
 
 _OPTIMIZERS = ("adam", "rmsprop", "nesterov", "sgd")
 

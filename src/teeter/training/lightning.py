@@ -24,6 +24,8 @@ from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
 from teeter.models.torch_model import prepare_batch
 from teeter.training.config import FitJob, FitResult, Trainer, shuffled_batches
 
+__all__ = ["LightningTraining"]
+
 try:
     import lightning.pytorch as lightning
 except ModuleNotFoundError as error:

@@ -16,6 +16,18 @@ import numpy as np
 from teeter.bench.analysis.statistics import FloatArray, gain_over
 from teeter.errors import UnknownNameError
 
+__all__ = [
+    "NAMES",
+    "ROUNDING",
+    "PaperDelta",
+    "RecomputedDelta",
+    "accuracy",
+    "datasets",
+    "deltas",
+    "minutes",
+    "recomputed_deltas",
+]
+
 NAMES = {
     "LDM-S": "ldm-s",
     "Rand": "random",

@@ -33,6 +33,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+__all__ = [
+    "HIGHLIGHTED",
+    "figure_png",
+    "line_style",
+    "new_figure",
+    "pca_2d",
+    "plot_curves",
+    "plot_gains",
+    "plot_labels",
+    "plot_penalties",
+    "plot_picks",
+    "plot_profile",
+    "plot_runtime",
+    "save_figure",
+    "style_axes",
+]
+
 
 HIGHLIGHTED = "ldm-s"
 """The strategy that figures draw boldest and on top of the others."""

@@ -53,6 +53,17 @@ if TYPE_CHECKING:
 
     from teeter.bench.experiments.run_folder import Run
 
+__all__ = [
+    "Report",
+    "ReportWriter",
+    "Section",
+    "TableData",
+    "picture",
+    "render_block",
+    "render_page",
+    "write_report",
+]
+
 
 TableData = list[dict[str, Any]]
 """The rows of a table in full precision, each by column."""

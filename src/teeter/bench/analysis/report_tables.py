@@ -33,6 +33,18 @@ from teeter.bench.analysis.table_formats import (
     format_p_value,
 )
 
+__all__ = [
+    "ACCURACY_COLUMNS",
+    "accuracy_table",
+    "cross_dataset_table",
+    "deltas_table",
+    "gains_table",
+    "labels_table",
+    "paper_accuracy_table",
+    "penalties_table",
+    "runtime_table",
+]
+
 ACCURACY_COLUMNS = 6
 """Numbers of labels that an accuracy table shows; its CSV file has all."""
 

@@ -34,6 +34,16 @@ from teeter.bench.analysis.table_formats import format_number, format_p_value
 if TYPE_CHECKING:
     from teeter.bench.experiments.run_folder import Curves, Run
 
+__all__ = [
+    "BASELINE",
+    "BoolArray",
+    "RunComparison",
+    "compare_strategies",
+    "cross_run_findings",
+    "display_name",
+    "run_findings",
+]
+
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -22,6 +22,27 @@ import numpy.typing as npt
 
 from teeter.errors import InputError
 
+__all__ = [
+    "NEGLIGIBLE",
+    "SIGNIFICANCE_LEVEL",
+    "Dataset",
+    "FloatArray",
+    "Gain",
+    "LabelSaving",
+    "PenaltyMatrix",
+    "PerformanceProfile",
+    "critical_value",
+    "gain_over",
+    "labels_to_reach",
+    "mean_and_std",
+    "mean_ranks",
+    "paired_t",
+    "penalty_matrix",
+    "performance_profile",
+    "rank_correlation",
+    "saving_over",
+]
+
 FloatArray = npt.NDArray[np.floating[Any]]
 
 SIGNIFICANCE_LEVEL = 0.05

@@ -17,6 +17,21 @@ from teeter.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from teeter.bench.experiments.run_folder import Run
 
+__all__ = [
+    "MISSING",
+    "ReportTable",
+    "format_duration",
+    "format_mean_and_std",
+    "format_number",
+    "format_p_value",
+    "round_rows",
+    "rounds_to_csv",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+    "write_rounds",
+]
+
 
 MISSING = "–"
 """Shown instead of a number that does not exist."""

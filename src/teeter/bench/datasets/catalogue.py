@@ -61,6 +61,15 @@ from teeter.bench.datasets.splits import (
 )
 from teeter.errors import InputError, PluginError, TeeterError
 
+__all__ = [
+    "DatasetSpec",
+    "dataset_from_function",
+    "find_spec",
+    "locate_dataset",
+    "names",
+    "plugins",
+]
+
 
 @dataclass(frozen=True)
 class DatasetSpec:

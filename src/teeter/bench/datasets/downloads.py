@@ -28,6 +28,18 @@ from teeter.bench.datasets.catalogue import find_spec, locate_dataset
 from teeter.bench.datasets.locate import download_folder
 from teeter.errors import FileError
 
+__all__ = [
+    "MANUAL_DOWNLOADS",
+    "OPENML_IDS",
+    "REMOTES",
+    "Download",
+    "Progress",
+    "Remote",
+    "fetch_dataset",
+    "fetch_file",
+    "unpack",
+]
+
 _OPENML_URL = "https://api.openml.org/api/v1/json/data/{}"
 _TIMEOUT_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18

@@ -36,6 +36,23 @@ from teeter.errors import FileError
 if TYPE_CHECKING:
     from teeter.data.array_files import Arrays
 
+__all__ = [
+    "CIFAR10_FILES",
+    "CIFAR100_FILES",
+    "IDX_FILES",
+    "ISOLET_DROPPED_COLUMNS",
+    "SVHN_FILES",
+    "cifar_reader",
+    "npz_reader",
+    "read_arff",
+    "read_idx",
+    "read_idx_files",
+    "read_isolet_files",
+    "read_letter_file",
+    "read_svhn",
+    "table_reader",
+]
+
 
 IDX_FILES = (
     "train-images?idx3-ubyte",  # Some copies have a dot before idx3 instead of a hyphen.

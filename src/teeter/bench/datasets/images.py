@@ -32,6 +32,23 @@ from teeter.bench.datasets.splits import (
 from teeter.data.table_files import open_parquet
 from teeter.errors import FileError, MissingExtraError
 
+__all__ = [
+    "FOOD101_FIT",
+    "FOOD101_LAYOUTS",
+    "IMAGENET_FIT",
+    "IMAGENET_LAYOUTS",
+    "TINY_IMAGENET_FIT",
+    "TINY_IMAGENET_LAYOUTS",
+    "Fit",
+    "ImageFiles",
+    "ParquetImages",
+    "crop_centre",
+    "image_pixels",
+    "image_table_layouts",
+    "open_image",
+    "resize",
+]
+
 Fit: TypeAlias = Callable[[Any], Any]
 """Brings a Pillow image to the size that a dataset uses. Workers get it, so it can be pickled."""
 

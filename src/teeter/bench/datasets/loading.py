@@ -30,6 +30,15 @@ from teeter.bench.datasets.splits import (
 from teeter.data.array_files import Arrays, read_arrays
 from teeter.errors import FileError
 
+__all__ = [
+    "ByteImages",
+    "find_embeddings",
+    "image_tensor",
+    "load_dataset",
+    "row_tensor",
+    "with_embeddings",
+]
+
 
 class ByteImages(Dataset[Tensor]):
     """Images kept as bytes, in memory or in files: each is converted to float32 in [0, 1].

@@ -12,6 +12,18 @@ from typing import TypeAlias
 from teeter.bench.datasets.splits import RawDataset
 from teeter.errors import FileError
 
+__all__ = [
+    "Layout",
+    "LocatedFiles",
+    "MatchedFiles",
+    "Reader",
+    "cache_folder",
+    "candidate_folders",
+    "download_folder",
+    "locate_files",
+    "search_folders",
+]
+
 MatchedFiles: TypeAlias = Sequence[Sequence[Path]]
 """The files that match each pattern of a layout, in the order of the patterns."""
 

@@ -24,6 +24,24 @@ from teeter.errors import FileError, InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = [
+    "DatasetSplit",
+    "LabelledRows",
+    "RawDataset",
+    "SplitFunction",
+    "class_indices_from_array",
+    "class_indices_from_text",
+    "hold_out",
+    "letter_split",
+    "make_long_tailed",
+    "published_split",
+    "shuffle",
+    "shuffled_split",
+    "split_at",
+    "take",
+    "without_columns",
+]
+
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:

@@ -31,6 +31,22 @@ from teeter.base.files import atomic_write, merge_arrays, read_state, split_arra
 from teeter.bench.experiments.settings import Setting
 from teeter.errors import FileError, InputError
 
+__all__ = [
+    "PHASES",
+    "Array",
+    "Cell",
+    "Curves",
+    "Failure",
+    "Manifest",
+    "Round",
+    "Run",
+    "RunFolder",
+    "by_cells",
+    "read_run",
+    "round_to_row",
+    "run_lock",
+]
+
 Array = npt.NDArray[np.floating[Any]]
 
 PHASES = ("training", "validation", "outputs", "selection", "evaluation")

@@ -26,6 +26,15 @@ from teeter.training.config import TrainingConfig
 if TYPE_CHECKING:
     from teeter.strategies.base import Strategy
 
+__all__ = [
+    "PAPER_STRATEGIES",
+    "Setting",
+    "override",
+    "read_setting",
+    "setting_named",
+    "setting_names",
+]
+
 
 PAPER_STRATEGIES = (
     "ldm-s",

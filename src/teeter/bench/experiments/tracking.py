@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from teeter.learner.learner import Learner
     from teeter.training import Evaluation
 
+__all__ = [
+    "COLUMNS",
+    "RoundKey",
+    "Row",
+    "TensorBoardTracker",
+    "Tracker",
+    "TrackerSet",
+    "learner_row",
+    "make_tracker",
+    "plugins",
+    "round_key",
+]
+
 
 logger = logging.getLogger(__name__)
 
