@@ -327,7 +327,9 @@ def _connected(
 
 
 def _default_headers(parts: SplitResult) -> dict[str, str]:
-    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
+    host = str(parts.hostname)
+    if ":" in host:
+        host = f"[{host}]"
     return {
         "host": host if parts.port is None else f"{host}:{parts.port}",
         "user-agent": f"teeter/{__version__}",

@@ -189,9 +189,11 @@ def _parse_names(text: str, path: Path) -> list[str]:
     if not rows:
         return []
 
-    position = name_column([cell.strip().lower() for cell in rows[0]])
+    header = [cell.strip().lower() for cell in rows[0]]
+    position = name_column(header)
     if position is not None:
-        cells = [row[position].strip() for row in rows[1:] if len(row) > position]
+        long_rows = [row for row in rows[1:] if len(row) > position]
+        cells = [row[position].strip() for row in long_rows]
         return [cell for cell in cells if cell]
 
     if max(len(row) for row in rows) > 1:
@@ -387,7 +389,8 @@ def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescriptio
     descriptions: dict[str, ClassDescription] = {}
     for row in rows[1:]:
         # Spreadsheet programs leave out empty cells at the end of a line.
-        cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
+        cells = [cell.strip() for cell in row]
+        cells += [""] * (len(header) - len(row))
         name = cells[position]
         if not name:
             continue
@@ -546,7 +549,12 @@ def action_keys(*, by_name: bool = False) -> dict[Action, str]:
     """
     if not by_name:
         return dict(_ACTION_KEYS)
-    return {action: key.upper() if len(key) == 1 else key for action, key in _ACTION_KEYS.items()}
+
+    keys = {}
+    for action, key in _ACTION_KEYS.items():
+        is_letter = len(key) == 1
+        keys[action] = key.upper() if is_letter else key
+    return keys
 
 
 def key_caption(key: str) -> str:

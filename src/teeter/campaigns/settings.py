@@ -199,7 +199,8 @@ class Settings:
         The item's id alone decides, so that the answer never changes.
         """
         # 53 bits fill a float exactly: a uniform number in [0, 1).
-        return stream_seed(self.seed, "overlap", item_id) % 2**53 / 2**53 < self.overlap
+        bits = stream_seed(self.seed, "overlap", item_id) % 2**53
+        return bits / 2**53 < self.overlap
 
     def require_cost(self) -> None:
         """Raise InputError if there is a budget, but no cost that could be counted against it."""

@@ -86,7 +86,8 @@ class ClassifierHead:
         hidden: Floats = (features.astype(np.float64) - self.centre) / self.size
         *hidden_layers, last_layer = self.layers
         for layer in hidden_layers:
-            hidden = np.maximum(hidden @ layer.weight.T.astype(np.float64) + layer.bias, 0)
+            weight = layer.weight.astype(np.float64)
+            hidden = np.maximum(hidden @ weight.T + layer.bias, 0)
 
         logits = hidden @ last_layer.weight.T.astype(np.float64) + last_layer.bias
         logits /= self.temperature
@@ -454,11 +455,12 @@ def _read_head(folder: Path, description: dict[str, Any]) -> ClassifierHead:
     layers = []
     width = len(arrays["centre"])
     for number in range(int(description["layers"])):
-        layer = Layer(arrays[f"layers.{number}.weight"], arrays[f"layers.{number}.bias"])
-        if layer.weight.shape != (len(layer.bias), width):
+        weight = arrays[f"layers.{number}.weight"]
+        bias = arrays[f"layers.{number}.bias"]
+        if weight.shape != (len(bias), width):
             raise _damaged(folder)
-        width = len(layer.bias)
-        layers.append(layer)
+        width = len(bias)
+        layers.append(Layer(weight, bias))
 
     size = float(arrays["size"][0])
     temperature = float(description["temperature"])
@@ -564,14 +566,16 @@ def _build_model(classifier: Classifier) -> Any:
 
     width = len(head.centre)
     n_classes = len(classifier.classes)
+    value_info = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
         "teeter_head",
-        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["items", width])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["items", n_classes])],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        inputs=[value_info("features", TensorProto.FLOAT, ["items", width])],
+        outputs=[value_info("probabilities", TensorProto.FLOAT, ["items", n_classes])],
+        initializer=[numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(graph, opset_imports=[opset])
 
     metadata = {"classes": "\n".join(classifier.classes), "encoder": ""}
     if classifier.encoder is not None:

@@ -349,7 +349,9 @@ def write_panels(group: TyperGroup, context: Any, formatter: Any) -> None:
     for name, command in commands:
         panel = getattr(command, "rich_help_panel", None) or _OTHER_COMMANDS
         # All names have one width, so that the columns of all sections are aligned.
-        panels[panel].append((f"{name:{width}}", command.get_short_help_str(_NO_LIMIT)))
+        padded_name = f"{name:{width}}"
+        summary = command.get_short_help_str(_NO_LIMIT)
+        panels[panel].append((padded_name, summary))
 
     for title, rows in panels.items():
         if rows:

@@ -102,7 +102,8 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
         for suffix, count in list(counts.items())[:_NAMED_SUFFIXES]
     ]
     if len(counts) > _NAMED_SUFFIXES:
-        named.append(f"and {sum(list(counts.values())[_NAMED_SUFFIXES:]):,} others")
+        other_counts = list(counts.values())[_NAMED_SUFFIXES:]
+        named.append(f"and {sum(other_counts):,} others")
     total = sum(counts.values())
     were = "1 file was left out, which is no image"
     if total > 1:

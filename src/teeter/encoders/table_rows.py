@@ -55,7 +55,9 @@ def format_card(cells: Mapping[str, str]) -> str:
 
 def _is_plain(text: str) -> bool:
     """Return whether a text reads the same after it was part of a line."""
-    return len(text.splitlines()) <= 1 and text == text.strip() and not text.startswith('"')
+    is_one_line = len(text.splitlines()) <= 1
+    is_stripped = text == text.strip()
+    return is_one_line and is_stripped and not text.startswith('"')
 
 
 def parse_card(card: str) -> dict[str, str]:

@@ -117,7 +117,8 @@ def image_tensor(
         return tensor.to(torch.float32).div_(255)
 
     # Bytes saved as floats, 0 to 255, are refused: dividing them would be a guess.
-    is_fraction = pixels.dtype.kind == "f" and pixels.min() >= 0 and pixels.max() <= 1
+    is_floating = pixels.dtype.kind == "f"
+    is_fraction = is_floating and pixels.min() >= 0 and pixels.max() <= 1
     if not is_fraction:
         raise FileError(
             f"{source} is {pixels.dtype}: save images as bytes (uint8), or as fractions from 0 to "

@@ -114,7 +114,8 @@ def running_p_values(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
     drawn = np.arange(len(is_wrong) + 1)
     wrong = np.concatenate([[0], np.cumsum(is_wrong)])
     right = drawn - wrong
-    number = np.clip(wrong * (size + 1) // np.maximum(drawn, 1), limit + 1, size)
+    likeliest_number = wrong * (size + 1) // np.maximum(drawn, 1)
+    number = np.clip(likeliest_number, limit + 1, size)
 
     # So many right items exist only if fewer are wrong. The logarithm is of a clipped number, so
     # that it is defined; what it gives is replaced.
@@ -128,10 +129,10 @@ def running_p_values(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
         + gammaln(size - drawn + 1)
     )
     log_likelihoods[is_impossible] = -np.inf
-    log_marginals = betaln(prior.wrong + wrong, prior.right + right) - betaln(
-        prior.wrong, prior.right
-    )
-    p_values: Floats = np.exp(np.minimum(log_likelihoods - log_marginals, 0.0))
+    log_prior = betaln(prior.wrong, prior.right)
+    log_marginals = betaln(prior.wrong + wrong, prior.right + right) - log_prior
+    log_ratios = log_likelihoods - log_marginals
+    p_values: Floats = np.exp(np.minimum(log_ratios, 0.0))
     return np.minimum.accumulate(p_values)
 
 

@@ -62,9 +62,10 @@ def measure_reliability(confidences: Floats, is_right: Booleans) -> list[Reliabi
     order = np.argsort(confidences, kind="stable")
     bins = []
     for rows in np.array_split(order, n_bins):
+        confidence = float(confidences[rows].mean())
         right = float(is_right[rows].mean())
         low, high = wilson_interval(right, len(rows))
-        bins.append(ReliabilityBin(float(confidences[rows].mean()), right, low, high, len(rows)))
+        bins.append(ReliabilityBin(confidence, right, low, high, len(rows)))
     return bins
 
 
@@ -134,7 +135,9 @@ def _estimate_mean(
     spread = float(predictions.var())
     weight = 0.0
     if spread > 0:
-        covariance = float(np.mean((labels - labels.mean()) * (predictions - predictions.mean())))
+        label_deviations = labels - labels.mean()
+        prediction_deviations = predictions - predictions.mean()
+        covariance = float(np.mean(label_deviations * prediction_deviations))
         weight = min(max(covariance / spread, 0.0), 1.0)
 
     # A weight of 0 ignores a useless model: the estimate is then the share among the draws.
@@ -143,7 +146,8 @@ def _estimate_mean(
 
     # One error more in each direction: if no drawn item shows one, there may still be some.
     widened = np.concatenate([residuals - residuals.mean(), [1.0, -1.0]])
-    deviation = math.sqrt(float(np.square(widened).sum()) / len(widened) / len(residuals))
+    variance = float(np.square(widened).sum()) / len(widened)
+    deviation = math.sqrt(variance / len(residuals))
     return mean, deviation
 
 

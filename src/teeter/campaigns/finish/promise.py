@@ -145,7 +145,10 @@ def make_steps(confidences: Floats, terms: PromiseTerms, level: float) -> list[S
 
     steps: list[Step] = []
     for k in range(1, N_STEPS + 1):
-        threshold = float(order[max(1, round(len(order) * k / N_STEPS)) - 1]) if len(order) else 1.0
+        threshold = 1.0
+        if len(order):
+            planned_size = max(1, round(len(order) * k / N_STEPS))
+            threshold = float(order[planned_size - 1])
         # Items with equal confidences cannot be told apart, so they belong to the same step.
         size = int((order >= threshold).sum())
         reserve = min(_RESERVE / terms.error, _LARGEST_RESERVE * size)
@@ -348,12 +351,15 @@ def trace_coverage(
     # The same as ``judge_steps``, for all counts at once.
     for step in steps:
         is_in_step = drawn_confidences >= step.threshold
-        drawn_in_step = np.concatenate([[0], np.cumsum(is_in_step)])[counts]
+        all_drawn_in_step = np.concatenate([[0], np.cumsum(is_in_step)])
+        drawn_in_step = all_drawn_in_step[counts]
         drawn_wrong = outcomes.drawn_wrong[is_in_step]
-        p_values = running_p_values(step.size, drawn_wrong, step.limit, prior)[drawn_in_step]
+        all_p_values = running_p_values(step.size, drawn_wrong, step.limit, prior)
+        p_values = all_p_values[drawn_in_step]
 
-        known_wrong = np.concatenate([[0], np.cumsum(drawn_wrong)])[drawn_in_step]
-        known_wrong += int((other_wrong_confidences >= step.threshold).sum())
+        all_known_wrong = np.concatenate([[0], np.cumsum(drawn_wrong)])
+        is_other_in_step = other_wrong_confidences >= step.threshold
+        known_wrong = all_known_wrong[drawn_in_step] + int(is_other_in_step.sum())
 
         levels = level * step.weight + handed_on
         holds = (levels > 0) & (p_values <= levels) & (known_wrong <= step.limit)

@@ -250,9 +250,14 @@ class SetState:
         counted = {
             item: label for item, label in labels_now.items() if item not in snapshot.left_out
         }
-        unsure = {answer.item for answer in snapshot.answers if answer.kind is AnswerKind.UNSURE}
+        unsure: set[str] = set()
+        skipped: set[str] = set()
+        for answer in snapshot.answers:
+            if answer.kind is AnswerKind.UNSURE:
+                unsure.add(answer.item)
+            elif answer.kind is AnswerKind.SKIP:
+                skipped.add(answer.item)
         set_aside = (unsure | snapshot.left_out) - set(counted)
-        skipped = {answer.item for answer in snapshot.answers if answer.kind is AnswerKind.SKIP}
         skipped -= set(labels_now)
 
         index_of_class = {name: index for index, name in enumerate(classes)}
@@ -266,11 +271,12 @@ class SetState:
         # Items that are flagged or that no one can tell would get a wrong label from the model, and
         # so might those that are skipped. Leaving them out would flatter it.
         is_settled = (labels >= 0) | is_set_aside
-        is_wrong = (is_settled | is_skipped) & (labels != finish.predicted)
+        is_answered = is_settled | is_skipped
+        is_wrong = is_answered & (labels != finish.predicted)
 
         # Draws count up to the first that has no answer yet: who answers which one first must not
         # decide what is counted.
-        unanswered = np.flatnonzero(~(is_settled | is_skipped))
+        unanswered = np.flatnonzero(~is_answered)
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
         outside = np.array(list(index_of_item.values()), dtype=np.int64)
         return cls(labels, is_settled, is_wrong, n_draws, outside)

@@ -280,16 +280,19 @@ def _extend_audit_set(
         # A withdrawal of other items may have left it with more than half of all.
         growth = min(growth, max(0, len(items) // 2 - size))
         added = {item.item_id for item in items[n_before:]}
-        drawn += _draw([item for item in unseen if item.item_id in added], growth, generator)
+        unseen_added = [item for item in unseen if item.item_id in added]
+        drawn += _draw(unseen_added, growth, generator)
 
-    missing = min(change.settings.audit, len(items) // 2) - size - len(drawn)
+    full_size = min(change.settings.audit, len(items) // 2)
+    missing = full_size - size - len(drawn)
     if missing > 0:
         taken = {item.item_id for item in drawn}
         left = [item for item in unseen if item.item_id not in taken]
         drawn += _draw(left, missing, generator)
 
     if drawn:
-        item_ids = [item.item_id for item in sorted(drawn, key=lambda item: item.row_id)]
+        drawn.sort(key=lambda item: item.row_id)
+        item_ids = [item.item_id for item in drawn]
         change.items.add_to_audit_set(item_ids, who)
     return size + len(drawn)
 

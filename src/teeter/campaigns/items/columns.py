@@ -595,7 +595,8 @@ def read_shown_columns(
     for row_id, row in view.tables.for_items(row_ids).items():
         values = row.values()
         cells = {name: format_cell(values.get(name)) for name in names}
-        shown[row_id] = {name: _shorten(cell) for name, cell in cells.items() if cell.strip()}
+        filled = {name: cell for name, cell in cells.items() if cell.strip()}
+        shown[row_id] = {name: _shorten(cell) for name, cell in filled.items()}
     return shown
 
 

@@ -317,7 +317,8 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
     items, annotators, votes = index_labels(answers_of_people(answers), classes)
     # -1, not NaN: classes are integers, and the measures compare them exactly.
     ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
-    ratings[votes[:, 0], votes[:, 1]] = votes[:, 2]
+    rows, columns, given_classes = votes.T
+    ratings[rows, columns] = given_classes
     # Items with one rating say nothing about agreement.
     is_rated = ratings >= 0
     several = ratings[is_rated.sum(axis=1) > 1]
@@ -409,7 +410,8 @@ def accuracy_of_annotators(
         annotators = [name for name in labels if name != IMPORTED]
 
         agreed_label = None
-        if len(annotators) > 1 and (decision is not None or not _is_tied(labels.values())):
+        is_settled = decision is not None or not _is_tied(labels.values())
+        if len(annotators) > 1 and is_settled:
             agreed_label = consensus.get(item)
 
         for annotator in annotators:
@@ -419,7 +421,8 @@ def accuracy_of_annotators(
             by_field = agreements.setdefault(annotator, {})
             for field, reference in references.items():
                 if reference is not None:
-                    by_field.setdefault(field, []).append(labels[annotator] == reference)
+                    agrees = labels[annotator] == reference
+                    by_field.setdefault(field, []).append(agrees)
 
     accuracies: dict[str, dict[str, AccuracyEstimate | None]] = {}
     for annotator, by_field in agreements.items():

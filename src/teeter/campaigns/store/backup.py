@@ -138,7 +138,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
         raise FileError(f"Cannot write {target}: there is no folder {target.parent}.")
 
     # Machines that share a folder may have the same process ids, hence the random part.
-    part = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    suffix = secrets.token_hex(4)
+    part = target.with_name(f".{target.name}.{os.getpid()}-{suffix}.part")
     lock = FileLock(_append_to_name(part, _LOCK_SUFFIX))
 
     try:

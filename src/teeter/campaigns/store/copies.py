@@ -116,7 +116,8 @@ def _copy_table(
     has_id = "id" in table.c
     next_id = 0
     if has_id:
-        next_id = int(target.scalar(select(func.max(table.c.id))) or 0) + 1
+        newest_id = target.scalar(select(func.max(table.c.id)))
+        next_id = int(newest_id or 0) + 1
     count = 0
 
     streamed = source.execution_options(yield_per=_MOST_ROWS).execute(

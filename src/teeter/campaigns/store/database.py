@@ -577,7 +577,9 @@ def database_error_message(error: DBAPIError, location: str, url: URL, timeout: 
 
     text = str(cause).strip()
     # libpq writes "SEVERITY:  message", with two spaces in every language.
-    reason = text.rpartition(":  ")[2].strip().partition("\n")[0].rstrip(".")
+    _, _, message = text.rpartition(":  ")
+    first_line, _, _ = message.strip().partition("\n")
+    reason = first_line.rstrip(".")
     return problem.format(location=location, timeout=timeout, reason=reason, error=text.rstrip("."))
 
 

@@ -168,8 +168,10 @@ def _is_missing_value(value: Any) -> bool:
     """Return whether a value is None, NaN, or a text that stands for a missing value."""
     if isinstance(value, str):
         return is_missing(value)
-    # The only value that differs from itself. Data frames use it for empty cells.
-    return value is None or (isinstance(value, float | np.floating) and bool(value != value))
+    if isinstance(value, float | np.floating):
+        # NaN is the only value that differs from itself. Data frames use it for empty cells.
+        return bool(value != value)
+    return value is None
 
 
 def _parse_prediction(

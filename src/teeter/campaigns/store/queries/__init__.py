@@ -49,7 +49,8 @@ class Queries:
 
     def _count(self, query: Select[Any]) -> int:
         """Return the number of rows that a query selects."""
-        return int(self._scalar(select(func.count()).select_from(query.subquery())) or 0)
+        counted = select(func.count()).select_from(query.subquery())
+        return int(self._scalar(counted) or 0)
 
     def _insert(self, table: Table, **values: Any) -> int:
         """Insert a row into a table with an ``id``, and return its id."""

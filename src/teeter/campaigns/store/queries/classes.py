@@ -133,7 +133,9 @@ class ClassQueries(Queries):
         """
         past: dict[str, set[str]] = {}
         for line in self._transaction.history.lines(_RENAMED):
-            past[line["to"]] = past.pop(line["from"], set()) | {line["from"]}
+            previous_name = line["from"]
+            previous_names = past.pop(previous_name, set())
+            past[line["to"]] = previous_names | {previous_name}
         return past
 
     def rename(self, name: str, new_name: str, who: str) -> None:

@@ -18,8 +18,8 @@ class PeopleQueries(Queries):
 
     def members(self) -> list[Person]:
         """Return all people who were not removed."""
-        query = self._own(schema.people).where(PEOPLE.removed.is_(None)).order_by(PEOPLE.id)
-        return [_person(row) for row in self._execute(query)]
+        present = self._own(schema.people).where(PEOPLE.removed.is_(None))
+        return [_person(row) for row in self._execute(present.order_by(PEOPLE.id))]
 
     def find(self, name: str) -> Person | None:
         """Return a person by name, removed or not; None if there never was one.
@@ -28,7 +28,8 @@ class PeopleQueries(Queries):
             InputError: the name has a character that no stored name has.
         """
         require_valid_unicode(name, "name")
-        row = self._execute(self._own(schema.people).where(PEOPLE.name == name)).first()
+        has_name = self._own(schema.people).where(PEOPLE.name == name)
+        row = self._execute(has_name).first()
         return None if row is None else _person(row)
 
     def find_by_token_hash(self, token_hash: str) -> Person | None:

@@ -321,11 +321,16 @@ class PickQueries(Queries):
         # The caller holds the write lock, so no one can take an item between this and the insert.
         items = self._transaction.items.by_id([pick.item for pick in picks])
         row_ids = [item.row_id for item in items.values()]
-        assigned = select(PICKS.item_id).where(PICKS.state.in_((PickState.OPEN, PickState.READY)))
-        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
-        taken = {row.item_id for row in self._in_parts(assigned, PICKS.item_id, row_ids)}
-        taken |= {row.item_id for row in self._in_parts(answered, ANSWERS.item_id, row_ids)}
-        taken |= {item.row_id for item in items.values() if item.withdrawn is not None}
+        is_assigned = PICKS.state.in_((PickState.OPEN, PickState.READY))
+        assigned = select(PICKS.item_id).where(is_assigned)
+        is_no_skip = ANSWERS.kind != AnswerKind.SKIP
+        answered = select(ANSWERS.item_id).where(ANSWERS.live, is_no_skip)
+
+        taken = {item.row_id for item in items.values() if item.withdrawn is not None}
+        for row in self._in_parts(assigned, PICKS.item_id, row_ids):
+            taken.add(row.item_id)
+        for row in self._in_parts(answered, ANSWERS.item_id, row_ids):
+            taken.add(row.item_id)
         return [pick for pick in picks if items[pick.item].row_id not in taken]
 
     # Assigning without picking
@@ -443,7 +448,8 @@ class PickQueries(Queries):
         skipped = exists().where(
             ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
         )
-        rows = self._execute(self._select(PickState.READY).where(~skipped).limit(count)).all()
+        ready = self._select(PickState.READY).where(~skipped)
+        rows = self._execute(ready.limit(count)).all()
         if not rows:
             return 0
 
