@@ -7,7 +7,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Booleans", "Floats", "Integers", "Vectors"]
+__all__ = [
+    "Booleans",
+    "Floats",
+    "Integers",
+    "Vectors",
+]
 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 Integers: TypeAlias = npt.NDArray[np.int64]

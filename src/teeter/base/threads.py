@@ -10,7 +10,11 @@ from typing import TypeVar, cast
 
 import torch
 
-__all__ = ["limit_threads", "prefetch", "run_in_threads"]
+__all__ = [
+    "limit_threads",
+    "prefetch",
+    "run_in_threads",
+]
 
 Item = TypeVar("Item")
 

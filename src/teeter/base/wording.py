@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["list_some", "pluralize"]
+__all__ = [
+    "list_some",
+    "pluralize",
+]
 
 
 def pluralize(count: int, singular: str, plural: str | None = None) -> str:

@@ -28,7 +28,13 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-__all__ = ["Handler", "Report", "WorkerDiedError", "WorkerProcess", "worker_context"]
+__all__ = [
+    "Handler",
+    "Report",
+    "WorkerDiedError",
+    "WorkerProcess",
+    "worker_context",
+]
 
 Report = Callable[[Any], None]
 """Sends the parent a message while a request is being handled."""

@@ -30,7 +30,11 @@ from teeter.strategies.api import ldm
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DEMO_SETTING", "labels_for_random_s_accuracy", "run_demo"]
+__all__ = [
+    "DEMO_SETTING",
+    "labels_for_random_s_accuracy",
+    "run_demo",
+]
 
 
 DEMO_SETTING = override(

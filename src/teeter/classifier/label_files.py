@@ -29,7 +29,11 @@ from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError
 
-__all__ = ["OUTPUT_COLUMNS", "PROBABILITY_DIGITS", "label_file"]
+__all__ = [
+    "OUTPUT_COLUMNS",
+    "PROBABILITY_DIGITS",
+    "label_file",
+]
 
 OUTPUT_COLUMNS = ("predicted", "probability", "model")
 """The columns that are added."""

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-__all__ = ["ColumnPages", "read_column_pages"]
+__all__ = [
+    "ColumnPages",
+    "read_column_pages",
+]
 
 _PAGE_BYTES_AT_ONCE = 32_000_000
 _MOST_ROWS_AT_ONCE = 4096

@@ -20,7 +20,13 @@ from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.encoders.registry import encoders
 from teeter.errors import FileError, InputError
 
-__all__ = ["EFFICIENTNET_PACKAGE", "EfficientNetEncoder", "Floats", "PixelEncoder", "encode_images"]
+__all__ = [
+    "EFFICIENTNET_PACKAGE",
+    "EfficientNetEncoder",
+    "Floats",
+    "PixelEncoder",
+    "encode_images",
+]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -17,7 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["FEATURES", "SIDE", "BertSentenceEncoder", "EfficientNetLite0"]
+__all__ = [
+    "FEATURES",
+    "SIDE",
+    "BertSentenceEncoder",
+    "EfficientNetLite0",
+]
 
 _LAYER_NORM_EPSILON = 1e-12
 

@@ -32,7 +32,11 @@ from teeter.encoders.encoder import (
 )
 from teeter.errors import FileError, InputError, PluginError, ServerError, ServerUnavailableError
 
-__all__ = ["KEY_VARIABLE", "EndpointEncoder", "FunctionEncoder"]
+__all__ = [
+    "KEY_VARIABLE",
+    "EndpointEncoder",
+    "FunctionEncoder",
+]
 
 KEY_VARIABLE = "TEETER_EMBEDDINGS_KEY"
 """The environment variable with the key of the server. The key is never stored."""

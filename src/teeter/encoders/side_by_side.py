@@ -16,7 +16,11 @@ from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.encoders.registry import SIDE_BY_SIDE
 from teeter.errors import InputError
 
-__all__ = ["ImagesSideBySide", "TextsSideBySide", "make_side_by_side"]
+__all__ = [
+    "ImagesSideBySide",
+    "TextsSideBySide",
+    "make_side_by_side",
+]
 
 _SCALE_SAMPLE = 2_000
 """The number of contents that the scale of each part is learned from."""

@@ -20,7 +20,11 @@ from teeter.encoders.encoder import ContentKind, Encoder, EncoderState, Encoding
 from teeter.encoders.registry import encoders
 from teeter.errors import InputError
 
-__all__ = ["TableRowEncoder", "format_card", "parse_card"]
+__all__ = [
+    "TableRowEncoder",
+    "format_card",
+    "parse_card",
+]
 
 _MAX_CATEGORIES = 50
 """Categories of a column that have a feature of their own. The others share one."""

@@ -19,7 +19,11 @@ from teeter.base.arrays import full_precision_matmul, pad_to_tile
 from teeter.kernels.distances import distance_tiles, refine_cancelled, squared_distances
 from teeter.kernels.seeding import seed_rows
 
-__all__ = ["GradientDistance", "gradient_errors", "seed_gradients"]
+__all__ = [
+    "GradientDistance",
+    "gradient_errors",
+    "seed_gradients",
+]
 
 
 def gradient_errors(logits: Tensor) -> Tensor:

@@ -33,7 +33,12 @@ from torch import Tensor
 from teeter.base.arrays import available_memory
 from teeter.errors import InputError
 
-__all__ = ["Form", "bait", "fisher_factors", "peak_memory"]
+__all__ = [
+    "Form",
+    "bait",
+    "fisher_factors",
+    "peak_memory",
+]
 
 Form: TypeAlias = Literal["exact", "top", "binary"]
 """Which factors describe a row: see ``fisher_factors``."""

@@ -18,7 +18,13 @@ from teeter.base.seeds import uniform
 from teeter.kernels.distances import Euclidean, squared_distances
 from teeter.kernels.kmeans import assign_to_nearest
 
-__all__ = ["MIN_CLUSTER_ROWS", "IntArray", "average_linkage", "round_robin", "typical_rows"]
+__all__ = [
+    "MIN_CLUSTER_ROWS",
+    "IntArray",
+    "average_linkage",
+    "round_robin",
+    "typical_rows",
+]
 
 IntArray = npt.NDArray[np.int64]
 

@@ -17,7 +17,13 @@ from torch import Tensor
 from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
 from teeter.kernels.distances import Cosine
 
-__all__ = ["ROUNDING", "facility_location", "fill_remaining", "refresh_bounds", "top_rows"]
+__all__ = [
+    "ROUNDING",
+    "facility_location",
+    "fill_remaining",
+    "refresh_bounds",
+    "top_rows",
+]
 
 ROUNDING = 64
 """Gains are equal if they differ by fewer than this many machine epsilons of what they sum."""

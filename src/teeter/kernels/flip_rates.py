@@ -52,7 +52,12 @@ from teeter.kernels.fused import MAX_FUSED_RANK, use_fused_kernel
 if TYPE_CHECKING:
     from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
 
-__all__ = ["Chunk", "FlipRates", "chunk_directions", "flip_rates"]
+__all__ = [
+    "Chunk",
+    "FlipRates",
+    "chunk_directions",
+    "flip_rates",
+]
 
 
 Chunk: TypeAlias = Noise | SubspaceDirections

@@ -19,7 +19,11 @@ from torch import Tensor
 from teeter.base.arrays import TILE
 from teeter.kernels.distances import Euclidean
 
-__all__ = ["BLOCK", "CENTRES_PER_PRODUCT", "k_center"]
+__all__ = [
+    "BLOCK",
+    "CENTRES_PER_PRODUCT",
+    "k_center",
+]
 
 BLOCK = TILE
 """Rows among which picks are made before all distances are updated."""

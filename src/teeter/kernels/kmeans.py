@@ -66,7 +66,12 @@ from teeter.base.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
 from teeter.base.seeds import uniform
 from teeter.kernels.distances import NEGLIGIBLE, squared_distances, squared_lengths
 
-__all__ = ["ITERATIONS", "TOLERANCE", "assign_to_nearest", "k_means"]
+__all__ = [
+    "ITERATIONS",
+    "TOLERANCE",
+    "assign_to_nearest",
+    "k_means",
+]
 
 ITERATIONS = 300
 """Most iterations, as in scikit-learn."""

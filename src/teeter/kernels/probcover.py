@@ -20,7 +20,10 @@ from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_t
 from teeter.kernels.distances import NEGLIGIBLE, Cosine
 from teeter.kernels.kcenter import k_center
 
-__all__ = ["probcover", "purity_radius"]
+__all__ = [
+    "probcover",
+    "purity_radius",
+]
 
 _COLUMNS_PER_PRODUCT = 10 * TILE
 """A constant, so that the memory budget does not change how products round."""

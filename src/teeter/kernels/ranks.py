@@ -23,7 +23,11 @@ from torch import Tensor
 from teeter.base.threads import run_in_threads
 from teeter.kernels.fused import use_fused_kernel
 
-__all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
+__all__ = [
+    "lower_among_sorted",
+    "lower_by_own_ranks",
+    "lower_by_reference_ranks",
+]
 
 _RATES_WORTH_A_THREAD = 2_000_000
 """With fewer rates, starting threads costs more than they save."""

@@ -22,7 +22,13 @@ from teeter.base.seeds import uniform
 from teeter.kernels.distances import Cosine, Distance
 from teeter.kernels.fused import use_fused_kernel
 
-__all__ = ["BLOCK", "accept_candidates", "ldm_log_weights", "ldm_seeding", "seed_rows"]
+__all__ = [
+    "BLOCK",
+    "accept_candidates",
+    "ldm_log_weights",
+    "ldm_seeding",
+    "seed_rows",
+]
 
 BLOCK = 256
 """Candidates drawn before the weights are updated."""

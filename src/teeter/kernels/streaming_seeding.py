@@ -68,7 +68,12 @@ from teeter.base.seeds import uniform
 from teeter.kernels.distances import NEGLIGIBLE, Cosine
 from teeter.kernels.seeding import accept_candidates
 
-__all__ = ["BLOCK", "FloatArray", "IntArray", "seed_streaming"]
+__all__ = [
+    "BLOCK",
+    "FloatArray",
+    "IntArray",
+    "seed_streaming",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["entropy", "least_confidence", "margin"]
+__all__ = [
+    "entropy",
+    "least_confidence",
+    "margin",
+]
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -23,7 +23,13 @@ from teeter.selection.request import (
 )
 from teeter.strategies.base import Strategy, validate_count
 
-__all__ = ["Candidates", "Progress", "run_selection", "select_from_file", "select_from_shards"]
+__all__ = [
+    "Candidates",
+    "Progress",
+    "run_selection",
+    "select_from_file",
+    "select_from_shards",
+]
 
 Progress = Callable[[str, int, int], None]
 

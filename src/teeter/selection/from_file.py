@@ -23,7 +23,10 @@ from teeter.selection.request import Selection, SelectionRequest, build_selectio
 from teeter.strategies.api import build_context, ldm
 from teeter.strategies.base import Context, Strategy
 
-__all__ = ["FileCandidates", "load_candidates"]
+__all__ = [
+    "FileCandidates",
+    "load_candidates",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,14 @@ from teeter.strategies.api import build_context
 from teeter.strategies.base import Strategy, TopKStrategy
 from teeter.strategies.ldm import LdmS
 
-__all__ = ["MAX_FETCH", "Progress", "Rows", "Scores", "ShardCandidates", "open_candidates"]
+__all__ = [
+    "MAX_FETCH",
+    "Progress",
+    "Rows",
+    "Scores",
+    "ShardCandidates",
+    "open_candidates",
+]
 
 MAX_FETCH = 1 << 29
 """Bytes of features that seeding fetches at a time."""

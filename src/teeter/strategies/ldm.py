@@ -28,7 +28,12 @@ from teeter.strategies.base import (
     require_counts,
 )
 
-__all__ = ["DEFAULT_PATIENCE", "LdmEstimator", "LdmS", "estimate_ldm"]
+__all__ = [
+    "DEFAULT_PATIENCE",
+    "LdmEstimator",
+    "LdmS",
+    "estimate_ldm",
+]
 
 DEFAULT_PATIENCE = 10
 """Perturbations without a smaller disagreement before the next strength: the paper's s."""

@@ -23,7 +23,15 @@ from teeter.strategies.base import (
     require_counts,
 )
 
-__all__ = ["BatchBald", "Dbal", "Ensemble", "Entropy", "LeastConfidence", "Margin", "Random"]
+__all__ = [
+    "BatchBald",
+    "Dbal",
+    "Ensemble",
+    "Entropy",
+    "LeastConfidence",
+    "Margin",
+    "Random",
+]
 
 
 @registry.register("random")

@@ -109,7 +109,10 @@ from teeter.training.config import (
     training_threads,
 )
 
-__all__ = ["fit_batched", "group_jobs"]
+__all__ = [
+    "fit_batched",
+    "group_jobs",
+]
 
 _MIN_STEPS_TO_CAPTURE = 20
 """Training steps from which recording a CUDA graph pays off."""

@@ -34,7 +34,13 @@ from teeter.training.config import (
     training_threads,
 )
 
-__all__ = ["Evaluation", "evaluate_logits", "explain_unusable_rows", "fit_estimator", "fit_jobs"]
+__all__ = [
+    "Evaluation",
+    "evaluate_logits",
+    "explain_unusable_rows",
+    "fit_estimator",
+    "fit_jobs",
+]
 
 _LARGEST_LOSS = 1e8
 """A mean cross-entropy that no training ends with unless it diverged: the logits are as large."""

@@ -22,7 +22,11 @@ from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
 from teeter.training.batched_network import register_program
 
-__all__ = ["Experiment", "RowArray", "initial_rows"]
+__all__ = [
+    "Experiment",
+    "RowArray",
+    "initial_rows",
+]
 
 # S-CNNs and K-CNNs of all experiments, also in worker processes, are trained by fused kernels.
 register_program(make_program)

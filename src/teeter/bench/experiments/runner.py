@@ -44,7 +44,11 @@ from teeter.learner.learner import Learner
 from teeter.learner.rounds import fit_learners, resume
 from teeter.selection.executors import Executor, Task, run_plan
 
-__all__ = ["Progress", "run_group", "run_setting"]
+__all__ = [
+    "Progress",
+    "run_group",
+    "run_setting",
+]
 
 logger = logging.getLogger(__name__)
 
