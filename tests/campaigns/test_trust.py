@@ -63,7 +63,7 @@ def test_a_crafted_webhook_sends_nothing_to_this_machine(tmp_path: Path) -> None
             connection.commit()
         campaign.tell("a", "good")
 
-        assert deliver_due(campaign).delivered == 0
+        assert deliver_due(campaign) == 0
         assert receiver.requests == []
         (delivery,) = list_deliveries(campaign)
         assert delivery.error is not None
@@ -73,7 +73,7 @@ def test_a_crafted_webhook_sends_nothing_to_this_machine(tmp_path: Path) -> None
         # The event waits for the word of the person.
         assert find_untrusted(campaign, [receiver.url]) == []
         clock.wait(3600)
-        assert deliver_due(campaign).delivered == 1
+        assert deliver_due(campaign) == 1
     assert find_untrusted(Campaign.open(file)) == []
 
 
@@ -82,11 +82,11 @@ def test_a_webhook_that_was_added_here_is_trusted_here_only(tmp_path: Path) -> N
     with running_receiver() as receiver:
         add_webhook(campaign, receiver.url, allow_private=True)
         campaign.tell("a", "good")
-        assert deliver_due(campaign).delivered == 1
+        assert deliver_due(campaign) == 1
 
         forget_trust()
         campaign.tell("b", "good")
-        assert deliver_due(campaign).delivered == 0
+        assert deliver_due(campaign) == 0
         assert len(receiver.requests) == 1
 
 
@@ -107,7 +107,7 @@ def test_a_webhook_of_a_stranger_gets_no_answer_at_a_public_address(
     forget_trust()
     campaign.tell("a", "good")
 
-    assert deliver_due(campaign).delivered == 0
+    assert deliver_due(campaign) == 0
     assert sent == []
     sentence = (
         f"The webhook {url} was not added here, so it gets no event. If you trust the campaign, "
@@ -118,7 +118,7 @@ def test_a_webhook_of_a_stranger_gets_no_answer_at_a_public_address(
 
     assert find_untrusted(campaign, [url]) == []
     clock.wait(3600)
-    assert deliver_due(campaign).delivered == 1
+    assert deliver_due(campaign) == 1
     assert sent == [False], "the word was given for a public address"
 
 

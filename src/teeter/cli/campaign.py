@@ -721,12 +721,10 @@ def backup(
         from teeter.campaigns.store.backup import back_up_and_rotate
         from teeter.campaigns.store.database import utc_now
 
-        rotated = back_up_and_rotate(opened, Path(out), keep, utc_now())
+        path, old = back_up_and_rotate(opened, Path(out), keep, utc_now())
 
-    removed = pluralize(len(rotated.removed), "old backup")
-    typer.echo(
-        f"Copied {_hide_password(file)} to {rotated.path}, checked it and removed {removed}."
-    )
+    removed = pluralize(len(old), "old backup")
+    typer.echo(f"Copied {_hide_password(file)} to {path}, checked it and removed {removed}.")
 
 
 def _copy_to_server(opened: Campaign, url: str) -> None:

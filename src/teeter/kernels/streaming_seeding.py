@@ -134,17 +134,16 @@ def seed_streaming(
             )
 
         wanted = n - len(picks.rows)
-        draws = fetched.draw(generator)
-        if not len(draws.places):
+        drawn_places, first_draws = fetched.draw(generator)
+        if not len(drawn_places):
             preferred = _preferred_rows(preference, picks.rows, wanted)
             return np.concatenate([picks.rows, preferred])
-        fetched.mark_drawn(draws.first_draws)
+        fetched.mark_drawn(first_draws)
 
-        decision = _decide(draws.places, fetched, picks, wanted, generator)
-        picks = decision.picks
+        picks, places, nearest = _decide(drawn_places, fetched, picks, wanted, generator)
         fetched.record_distances(
-            decision.places,
-            decision.nearest,
+            places,
+            nearest,
             pick_count=len(picks.rows),
         )
 
@@ -191,16 +190,6 @@ class _ExponentialRace:
     def waiting_log_mass(self) -> float:
         """Return the logarithm of the sum of the squared weights of all waiting rows."""
         return _log_sum_exp(2 * self.log_weights[self.waiting])
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """A block of draws with replacement."""
-
-    places: IntArray
-    """(B,) positions in ``_FetchedRows.rows`` in the order of drawing; may repeat."""
-    first_draws: int
-    """How many fetched rows were drawn for the first time."""
 
 
 class _FetchedRows:
@@ -270,8 +259,13 @@ class _FetchedRows:
         new_tails = np.logaddexp.accumulate(from_the_end)[::-1]
         self.log_tails = np.concatenate([self.log_tails[:-1], new_tails])
 
-    def draw(self, generator: Generator) -> _Draws:
-        """Draw a block with replacement. It is empty if no row has any weight left."""
+    def draw(self, generator: Generator) -> tuple[IntArray, int]:
+        """Draw a block with replacement. It is empty if no row has any weight left.
+
+        Returns:
+            (B,) places in the order of drawing, which may repeat; and how many fetched rows were
+            drawn for the first time.
+        """
         # Logarithms of (weight * bound)^2: (drawn_count,) of each drawn row, and of all others
         # together.
         drawn_count = self.drawn_count
@@ -285,7 +279,7 @@ class _FetchedRows:
         peak = max(drawn_peak, float(undrawn_log_mass))
         if peak == -np.inf:
             nothing: IntArray = np.empty(0, dtype=np.int64)
-            return _Draws(nothing, first_draws=0)
+            return nothing, 0
 
         # The line: drawn rows first, each up to its end, then everything that was never drawn.
         drawn_ends = np.cumsum(np.exp(drawn_log_mass - peak))
@@ -323,7 +317,7 @@ class _FetchedRows:
 
             places[j] = place
 
-        return _Draws(places, first_draws=len(first_ends))
+        return places, len(first_ends)
 
     def mark_drawn(self, count: int) -> None:
         """Move the next ``count`` fetched rows to the state *drawn*."""
@@ -351,26 +345,19 @@ class _Picks:
     """(P, D), or (P, D + 1) once a zero row was picked."""
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """What became of a block of draws."""
-
-    picks: _Picks
-    """The picks before the block and those it added."""
-    places: IntArray
-    """(k,) the different places that were drawn, ascending."""
-    nearest: FloatArray
-    """(k,) their distances to the nearest of ``picks``."""
-
-
 def _decide(
     drawn_places: IntArray,
     fetched: _FetchedRows,
     picks: _Picks,
     wanted: int,
     generator: Generator,
-) -> _Decision:
-    """Accept draws by the sequential law, at most ``wanted``: drawn_places (B,), may repeat."""
+) -> tuple[_Picks, IntArray, FloatArray]:
+    """Accept draws by the sequential law, at most ``wanted``: drawn_places (B,), may repeat.
+
+    Returns:
+        The picks with those it added; (k,) the different places that were drawn, ascending; and
+        (k,) their distances to the nearest of these picks.
+    """
     # places (k,) without repeats; inverse (B,) leads from a draw to its entry in them.
     places, inverse = np.unique(drawn_places, return_inverse=True)
     bounds = fetched.bounds[places]
@@ -403,11 +390,7 @@ def _decide(
             units=_concatenate_units(picks.units, chosen_units),
         )
 
-    return _Decision(
-        picks=picks,
-        places=places,
-        nearest=nearest,
-    )
+    return picks, places, nearest
 
 
 def _distances_to_new_picks(

@@ -50,8 +50,8 @@ def test_events_are_sent_once_in_their_order_and_signed(campaign: Campaign) -> N
         campaign.train()
         campaign.review.decide("i2", "good", "rey")
 
-        assert deliver_due(campaign).delivered == 3
-        assert deliver_due(campaign).delivered == 0
+        assert deliver_due(campaign) == 3
+        assert deliver_due(campaign) == 0
 
     events = [(fields["event"], fields["item"], fields["label"]) for fields in receiver.confirmed]
     assert events == [
@@ -169,7 +169,7 @@ def test_one_delivery_that_breaks_does_not_stop_the_others(
         add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
         campaign.tell("i0", "good")
 
-        assert deliver_due(campaign).delivered == 1
+        assert deliver_due(campaign) == 1
 
     assert [fields["item"] for fields in receiver.confirmed] == ["i0"]
     broken = list_deliveries(campaign)[-1]
@@ -198,8 +198,8 @@ def test_a_dead_receiver_does_not_keep_the_others_waiting(
         add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
         for number in range(8, 12):
             campaign.tell(f"i{number}", "good")
-        assert deliver_due(campaign).delivered == 2
-        assert deliver_due(campaign).delivered == 2
+        assert deliver_due(campaign) == 2
+        assert deliver_due(campaign) == 2
 
     items = [fields["item"] for fields in receiver.confirmed]
     assert items == ["i8", "i9", "i10", "i11"]
@@ -260,7 +260,7 @@ def test_every_database_keeps_deliveries(kind: str, tmp_path: Path) -> None:
     with running_receiver() as receiver:
         add_webhook(campaign, receiver.url, [WebhookEvent.LABELLED], allow_private=True)
         campaign.tell("i0", "good")
-        assert deliver_due(campaign).delivered == 1
+        assert deliver_due(campaign) == 1
     campaign.database.close()
 
 

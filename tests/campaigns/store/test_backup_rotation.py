@@ -40,17 +40,17 @@ def test_a_backup_of_any_database_is_restored(kind: str, tmp_path: Path) -> None
     location = new_place(kind, tmp_path)
     campaign = make_campaign(location)
     before = describe(campaign)
-    backup = back_up_and_rotate(campaign, tmp_path, 3, START)
-    assert backup.path == tmp_path / "reviews-20261116T030000Z.teeter"
-    assert backup.removed == []
+    path, removed = back_up_and_rotate(campaign, tmp_path, 3, START)
+    assert path == tmp_path / "reviews-20261116T030000Z.teeter"
+    assert removed == []
 
     # What happens after the backup is undone by restoring it.
     campaign.tell("a1", "poor", "ann")
     campaign.classes.add("neither")
     campaign.database.close()
     with pytest.raises((FileError, InputError), match="overwrit"):
-        Campaign.restore(backup.path, location)
-    Campaign.restore(backup.path, location, overwrite=True)
+        Campaign.restore(path, location)
+    Campaign.restore(path, location, overwrite=True)
 
     restored = Campaign.open(location)
     assert describe(restored) == before
@@ -58,7 +58,7 @@ def test_a_backup_of_any_database_is_restored(kind: str, tmp_path: Path) -> None
     assert restored.status().labelled == 2
     restored.database.close()
 
-    copy = Campaign.open(backup.path)
+    copy = Campaign.open(path)
     assert describe(copy) == before, "a backup is a campaign too"
     copy.database.close()
 
@@ -66,7 +66,7 @@ def test_a_backup_of_any_database_is_restored(kind: str, tmp_path: Path) -> None
 def test_other_campaigns_of_a_database_stay(tmp_path: Path) -> None:
     url = new_place("postgresql", tmp_path)
     first, second = make_campaign(url, "first"), make_campaign(url, "second", texts=7)
-    backup = back_up_and_rotate(second, tmp_path, 1, START).path
+    backup, _ = back_up_and_rotate(second, tmp_path, 1, START)
     before = describe(first)
     second.tell("a1", "poor", "ann")
     second.database.close()
@@ -82,7 +82,7 @@ def test_other_campaigns_of_a_database_stay(tmp_path: Path) -> None:
 def test_a_lost_database_is_restored_from_its_backup(tmp_path: Path) -> None:
     campaign = make_campaign(new_place("postgresql", tmp_path))
     before = describe(campaign)
-    backup = back_up_and_rotate(campaign, tmp_path, 1, START).path
+    backup, _ = back_up_and_rotate(campaign, tmp_path, 1, START)
     campaign.database.close()
 
     url = new_place("postgresql", tmp_path)
@@ -97,7 +97,7 @@ def test_a_restore_that_fails_leaves_the_database(
 ) -> None:
     url = new_place("postgresql", tmp_path)
     campaign = make_campaign(url)
-    backup = back_up_and_rotate(campaign, tmp_path, 1, START).path
+    backup, _ = back_up_and_rotate(campaign, tmp_path, 1, START)
     campaign.tell("a1", "poor", "ann")
 
     def fail(*_: object) -> None:
@@ -124,8 +124,8 @@ def test_the_newest_are_kept_and_other_files_stay(tmp_path: Path) -> None:
         (folder / name).write_text("x")
 
     for night in range(4):
-        rotated = back_up_and_rotate(campaign, folder, 2, START + timedelta(days=night))
-    assert [path.name for path in rotated.removed] == ["reviews-20261117T030000Z.teeter"]
+        _, removed = back_up_and_rotate(campaign, folder, 2, START + timedelta(days=night))
+    assert [path.name for path in removed] == ["reviews-20261117T030000Z.teeter"]
     campaign.database.close()
 
     names = {path.name for path in folder.iterdir()}
@@ -140,7 +140,7 @@ def test_a_damaged_copy_removes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     campaign = make_campaign(str(tmp_path / "reviews.teeter"))
     folder = tmp_path / "backups"
     folder.mkdir()
-    good = back_up_and_rotate(campaign, folder, 1, START).path
+    good, _ = back_up_and_rotate(campaign, folder, 1, START)
 
     def write_half(self: Campaign, path: Path) -> None:
         path.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
@@ -154,7 +154,7 @@ def test_a_damaged_copy_removes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_names_that_are_no_file_names_are_replaced(tmp_path: Path) -> None:
     campaign = make_campaign(str(tmp_path / "x.teeter"), "../first look: a/b")
-    path = back_up_and_rotate(campaign, tmp_path, 1, START).path
+    path, _ = back_up_and_rotate(campaign, tmp_path, 1, START)
     assert path.parent == tmp_path
     assert path.name == "first_look_a_b-20261116T030000Z.teeter"
     campaign.database.close()

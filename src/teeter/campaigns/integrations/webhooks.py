@@ -19,7 +19,6 @@ import random
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from teeter.base.outbound_http import PrivateAddressError, require_http_url, send_request
@@ -55,15 +54,6 @@ _MAX_AGE_SECONDS = 3 * 24 * 3600.0
 
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_ERROR = 300
-
-
-@dataclass(frozen=True)
-class DeliveryCounts:
-    """What a call of ``deliver_due`` did."""
-
-    delivered: int = 0
-    failed: int = 0
-    """Attempts that are repeated later, or were the last one."""
 
 
 def add_webhook(
@@ -184,8 +174,8 @@ def verify_signature(
     return hmac.compare_digest(sign_payload(secret, timestamp, body).encode(), signature.encode())
 
 
-def deliver_due(campaign: Campaign) -> DeliveryCounts:
-    """Send what is due to the webhooks of a campaign.
+def deliver_due(campaign: Campaign) -> int:
+    """Send what is due to the webhooks of a campaign, and return how much was delivered.
 
     A server calls this again and again. One process delivers at a time; another one returns at
     once. A webhook whose receiver fails is left alone until the next call, so that a receiver that
@@ -195,12 +185,12 @@ def deliver_due(campaign: Campaign) -> DeliveryCounts:
         has_work = view.webhooks.has_news()
         has_work = has_work or bool(view.webhooks.due(1))
     if not has_work:
-        return DeliveryCounts()
+        return 0
 
     with campaign.writing() as change:
         lock = change.locks.acquire(LockName.WEBHOOKS, _LOCK_SECONDS)
         if lock is None:
-            return DeliveryCounts()
+            return 0
         change.webhooks.enqueue()
         due = change.webhooks.due(_MOST_AT_ONCE)
 
@@ -221,7 +211,7 @@ def deliver_due(campaign: Campaign) -> DeliveryCounts:
         with campaign.writing() as change:
             change.locks.release(LockName.WEBHOOKS, lock)
 
-    return DeliveryCounts(delivered, len(failing))
+    return delivered
 
 
 def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:

@@ -15,7 +15,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -271,16 +270,9 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class RotatedBackup:
-    """A new backup, and the old ones that it replaces."""
-
-    path: Path
-    removed: list[Path]
-    """Backups that were removed, the oldest first."""
-
-
-def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetime) -> RotatedBackup:
+def back_up_and_rotate(
+    campaign: Campaign, folder: Path, keep: int, now: datetime
+) -> tuple[Path, list[Path]]:
     """Back up a campaign into a folder, check the copy, and remove the oldest backups.
 
     Nothing is removed unless the new copy is intact, so a job that fails every night leaves the
@@ -291,6 +283,9 @@ def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetim
         folder: Where the backups are.
         keep: How many to keep, the new one included.
         now: The time in the name of the new backup, in UTC.
+
+    Returns:
+        The new backup, and the old ones that were removed, the oldest first.
 
     Raises:
         InputError: If ``keep`` is less than 1.
@@ -321,4 +316,4 @@ def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetim
     removed = backups[:-keep]
     for old in removed:
         old.unlink()
-    return RotatedBackup(path, removed)
+    return path, removed

@@ -48,7 +48,8 @@ class LockQueries(Queries):
         if self.is_taken(name, seconds):
             return None
 
-        holder = new_holder()
+        # The host and process let others see that the holder crashed, the rest tells threads apart.
+        holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
         expires = self._transaction.time_after(seconds)
         # An expired lock may still be there.
         self._delete(schema.locks, self._matches(name))
@@ -97,12 +98,6 @@ class LockQueries(Queries):
             LOCKS.campaign_id == self._campaign_id,
             LOCKS.name == name,
         )
-
-
-def new_holder() -> str:
-    """Return a name for this thread of this process, which no other one has."""
-    # The host and process let others see that the holder crashed, the rest tells threads apart.
-    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
 
 
 def has_crashed(holder: str) -> bool:
