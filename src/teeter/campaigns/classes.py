@@ -257,11 +257,15 @@ def readable_name(name: str) -> str:
         >>> readable_name("card_arrival"), readable_name("lostOrStolenCard"), readable_name("Spam")
         ('card arrival', 'lost or stolen card', 'Spam')
     """
-    spaced = re.sub(r"[_\-./]+", " ", _WORD_BORDER.sub(" ", name))
+    bordered = _WORD_BORDER.sub(" ", name)
+    spaced = re.sub(r"[_\-./]+", " ", bordered)
     words = spaced.split()
     # Only a border that was inserted makes a word of a sentence begin with a capital.
     if _WORD_BORDER.search(name):
-        words = [word if word.isupper() and len(word) > 1 else word.lower() for word in words]
+        for position, word in enumerate(words):
+            is_abbreviation = word.isupper() and len(word) > 1
+            if not is_abbreviation:
+                words[position] = word.lower()
     return " ".join(words)
 
 

@@ -559,7 +559,8 @@ def _build_model(classifier: Classifier) -> Any:
         # transB, because weights are stored as (outputs, inputs).
         nodes.append(helper.make_node("Gemm", inputs, [output], transB=1))
         if number < last_number:
-            nodes.append(helper.make_node("Relu", [output], [f"layer_{number + 1}"]))
+            next_input = f"layer_{number + 1}"
+            nodes.append(helper.make_node("Relu", [output], [next_input]))
 
     nodes.append(helper.make_node("Div", ["logits", "temperature"], ["scaled_logits"]))
     nodes.append(helper.make_node("Softmax", ["scaled_logits"], ["probabilities"], axis=1))

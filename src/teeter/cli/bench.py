@@ -298,7 +298,8 @@ def report(
         loaded = [read_run(folder) for folder in runs]
         if out is None:
             # ``teeter serve --folder`` looks for the report of a run in it.
-            out = runs[0] / "report" if len(runs) == 1 else Path("teeter-report")
+            is_single = len(runs) == 1
+            out = runs[0] / "report" if is_single else Path("teeter-report")
         written = write_report(loaded, out)
 
     if as_json:

@@ -136,7 +136,10 @@ def _print_actions(keyboard: Keyboard, actions: Mapping[Action, str]) -> None:
     """Print the keys of the actions to stderr."""
     keys = action_keys(by_name=keyboard.by_name)
     words = {**actions, Action.HELP: "help", Action.STOP: "stop"}
-    entries = [f"[{key_caption(keys[action])}] {word}" for action, word in words.items()]
+    entries = []
+    for action, word in words.items():
+        caption = key_caption(keys[action])
+        entries.append(f"[{caption}] {word}")
     typer.echo("  ".join(entries), err=True)
 
 

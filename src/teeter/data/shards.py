@@ -341,7 +341,9 @@ def _cut_array(
     shape = tuple(array.shape[1:])
     step = _rows_per_shard(rows, math.prod(shape))
 
-    pieces = [(min(step, len(array) - begin), ()) for begin in range(0, len(array), step)]
+    begins = range(0, len(array), step)
+    sizes = [min(step, len(array) - begin) for begin in begins]
+    pieces = [(size, ()) for size in sizes]
     return _make_shards(path, first, fingerprint, pieces, shape=shape), shape
 
 

@@ -277,7 +277,8 @@ def read_labels(table: Table, column: str) -> Labels:
     """
     # The name of a column may have a comma in it.
     names = [name.strip() for name in column.split(",")]
-    has_several = len(names) > 1 and any(name in table.columns for name in names)
+    is_any_column = any(name in table.columns for name in names)
+    has_several = len(names) > 1 and is_any_column
     if has_several and column not in table.columns:
         raise InputError(
             f"labels= names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."

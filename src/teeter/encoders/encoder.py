@@ -86,7 +86,8 @@ class Encoding:
             rows: (R,) the rows that they belong to.
             unreadable: by row, why another content could not be read.
         """
-        spread = np.zeros((len(rows) + len(unreadable), vectors.shape[1]), dtype=np.float32)
+        n_contents = len(rows) + len(unreadable)
+        spread = np.zeros((n_contents, vectors.shape[1]), dtype=np.float32)
         spread[list(rows)] = vectors
         return cls(spread, dict(unreadable))
 
@@ -250,7 +251,8 @@ def encode_by_length(
 def normalize_rows(vectors: Vectors) -> Vectors:
     """Return rows scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+    divisors = np.where(lengths > 0, lengths, 1)
+    return np.asarray(vectors / divisors, dtype=np.float32)
 
 
 def checksum_files(paths: Iterable[Path]) -> str:

@@ -78,7 +78,8 @@ def count_left_out_files(folder: Path) -> dict[str, int]:
     """
     counts: Counter[str] = Counter()
     for path in folder.rglob("*"):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        parts = path.relative_to(folder).parts
+        is_hidden = any(part.startswith(".") for part in parts)
         if not is_hidden and path.is_file() and not _is_image(path):
             counts[path.suffix.lower()] += 1
     return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -214,7 +214,8 @@ class TransformersImageEncoder(ImageEncoder):
     @torch.no_grad()
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the embeddings of pictures."""
-        colours = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+        channels_first = torch.from_numpy(pictures).permute(0, 3, 1, 2)
+        colours = channels_first.float() / 255
         scaled = (colours - self._mean) / self._deviation
         pixels = scaled.to(self._source.device)
 

@@ -114,7 +114,10 @@ def is_own_encoder(name: str) -> bool:
         >>> is_own_encoder("tfidf"), is_own_encoder("os:system")
         (True, False)
     """
-    return name == AUTO or all(part in names() for part in name.split(SIDE_BY_SIDE))
+    if name == AUTO:
+        return True
+    registered = names()
+    return all(part in registered for part in name.split(SIDE_BY_SIDE))
 
 
 def trust_encoder(name: str) -> None:

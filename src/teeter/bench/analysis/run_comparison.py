@@ -401,7 +401,8 @@ def _best_strategy(comparison: RunComparison) -> Iterator[str]:
             tied.append(display_name(name))
 
     if len(tied) > 1:
-        names = f"{', '.join(tied[:-1])} and {tied[-1]}"
+        *first_names, last_name = tied
+        names = f"{', '.join(first_names)} and {last_name}"
         yield (
             f"On {comparison.name}, {names} tied as the most accurate of {count} strategies, with "
             f"a mean accuracy of {best_accuracy:.1f} % over the rounds."

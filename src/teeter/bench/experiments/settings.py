@@ -372,10 +372,14 @@ def _has_type(value: Any, hint: Any) -> bool:
     # tuple[T, ...] and dict[str, dict]: the container, then each of its elements.
     origin = typing.get_origin(hint)
     if origin is tuple:
-        element_type = typing.get_args(hint)[0]
-        return isinstance(value, tuple) and all(_has_type(part, element_type) for part in value)
+        if not isinstance(value, tuple):
+            return False
+        element_type, *_ = typing.get_args(hint)
+        return all(_has_type(part, element_type) for part in value)
     if origin is dict:
-        return isinstance(value, dict) and all(isinstance(part, dict) for part in value.values())
+        if not isinstance(value, dict):
+            return False
+        return all(isinstance(part, dict) for part in value.values())
 
     # In Python a bool is an int, and a whole number is not a float.
     if hint is bool or isinstance(value, bool):

@@ -233,6 +233,7 @@ def _shorten(name: str, text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     rest = f"~{digest}{ending}"
-    beginning = name.removesuffix(ending).encode()[: _MAX_NAME_BYTES - len(rest.encode())]
+    room = _MAX_NAME_BYTES - len(rest.encode())
+    beginning = name.removesuffix(ending).encode()[:room]
     # Neither half a character nor half of a quoted one stays behind.
     return re.sub("%[0-9A-F]?$", "", beginning.decode(errors="ignore")) + rest

@@ -202,7 +202,8 @@ def plan_labels(
         # A larger step for no more labels makes the smaller one pointless.
         while planned and planned[-1].labels >= labels:
             planned.pop()
-        planned.append(PlannedStep(labels, items, items / max(1, remaining - labels), share_wrong))
+        coverage = items / max(1, remaining - labels)
+        planned.append(PlannedStep(labels, items, coverage, share_wrong))
 
     return planned
 

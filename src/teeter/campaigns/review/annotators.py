@@ -325,13 +325,15 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
 
     pairs = []
     for first, second in combinations(range(len(annotators)), 2):
-        both = (several[:, first] >= 0) & (several[:, second] >= 0)
+        first_ratings = several[:, first]
+        second_ratings = several[:, second]
+        both = (first_ratings >= 0) & (second_ratings >= 0)
         if both.any():
             pair = PairAgreement(
                 first=annotators[first],
                 second=annotators[second],
                 items=int(both.sum()),
-                kappa=cohen_kappa(several[:, first], several[:, second]),
+                kappa=cohen_kappa(first_ratings, second_ratings),
             )
             pairs.append(pair)
 

@@ -159,7 +159,8 @@ def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) ->
 
         item_id = row.get("key") or row.get("item")
         if "item_id" in row:
-            query = select(schema.items.c.key).where(schema.items.c.id == row["item_id"])
+            is_its_item = schema.items.c.id == row["item_id"]
+            query = select(schema.items.c.key).where(is_its_item)
             item_id = source.scalar(query)
 
         owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"

@@ -76,8 +76,10 @@ class StoredCampaign:
 
 def list_campaigns(connection: Connection) -> dict[str, StoredCampaign]:
     """Return all campaigns of a database by name."""
-    rows = connection.execute(select(schema.campaigns))
-    return {row.name: StoredCampaign(row.id, row.name, row.created, row.settings) for row in rows}
+    campaigns = {}
+    for row in connection.execute(select(schema.campaigns)):
+        campaigns[row.name] = StoredCampaign(row.id, row.name, row.created, row.settings)
+    return campaigns
 
 
 def campaign_names(database: Database) -> list[str]:

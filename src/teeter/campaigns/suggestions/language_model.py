@@ -326,7 +326,8 @@ class _Run:
                 return None if pending else StopReason.BUDGET
 
             same_text = queue.popleft()
-            future = pool.submit(self.client.ask, self.prompt, same_text[0].content or "", stop)
+            text = same_text[0].content or ""
+            future = pool.submit(self.client.ask, self.prompt, text, stop)
             pending[future] = (same_text, expected)
 
         return None

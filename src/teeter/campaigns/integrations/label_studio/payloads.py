@@ -272,7 +272,9 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
 
     choices = named[0]
     # Annotations contain the alias of a choice if it has one, otherwise its value.
-    present = {choice.get("alias") or choice.get("value") for choice in choices.iter("Choice")}
+    present = set()
+    for choice in choices.iter("Choice"):
+        present.add(choice.get("alias") or choice.get("value"))
     missing = [name for name in classes if name not in present]
     if not missing:
         return None

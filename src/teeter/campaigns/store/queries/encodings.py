@@ -318,7 +318,8 @@ class EncodingQueries(Queries):
         # Compared in the database, so that no vector has to be read.
         length = func.length(VECTORS.vector)
         query = select(length).distinct().where(VECTORS.encoding_id == row_id)
-        sizes = sorted(size // np.float32().itemsize for size in self._scalars(query))
+        bytes_per_number = np.float32().itemsize
+        sizes = sorted(size // bytes_per_number for size in self._scalars(query))
 
         if len(sizes) > 1:
             raise InputError(f"The items' features differ in length: {sizes}.")

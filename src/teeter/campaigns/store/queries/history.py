@@ -59,10 +59,14 @@ class HistoryQueries(Queries):
         Returns:
             The lines as ``lines`` has them, and None as the row id if no line follows.
         """
-        query = self._own(schema.history).where(HISTORY.id > after).order_by(HISTORY.id)
-        rows = self._execute(query.limit(count + 1)).all()
+        later = self._own(schema.history).where(HISTORY.id > after)
+        in_order = later.order_by(HISTORY.id)
+        # One more than a page has shows whether another page follows.
+        rows = self._execute(in_order.limit(count + 1)).all()
         lines = [_as_line(row) for row in rows[:count]]
-        return lines, rows[count - 1].id if len(rows) > count else None
+        if len(rows) <= count:
+            return lines, None
+        return lines, rows[count - 1].id
 
     def newest_row_id(self, changes: Sequence[str] = ()) -> int:
         """Return the row id of the last line, or of the last one about some kinds of change, or 0.

@@ -68,13 +68,17 @@ class ModelQueries(Queries):
 
     def newest_weights(self, count: int) -> list[bytes]:
         """Return the weights of the newest models, newest first."""
-        newest_first = self._own(schema.models).order_by(MODELS.version.desc()).limit(count)
-        return list(self._scalars(newest_first.with_only_columns(MODELS.weights)))
+        weights = self._newest_first(count).with_only_columns(MODELS.weights)
+        return list(self._scalars(weights))
+
+    def _newest_first(self, count: int | None) -> Select[Any]:
+        in_order = self._own(schema.models).order_by(MODELS.version.desc())
+        return in_order.limit(count)
 
     def summaries(self, *, newest: int | None = None) -> list[StoredModel]:
         """Return all models, or the ``newest`` ones, oldest first. Does not read their weights."""
-        newest_first = self._own(schema.models).order_by(MODELS.version.desc()).limit(newest)
-        rows = self._execute(newest_first.with_only_columns(*_FACTS)).all()
+        facts = self._newest_first(newest).with_only_columns(*_FACTS)
+        rows = self._execute(facts).all()
         # Selected newest first for the limit, returned oldest first.
         return [_model(row) for row in reversed(rows)]
 

@@ -169,9 +169,10 @@ class WebhookQueries(Queries):
         return sum(self._enqueue_for(webhook) for webhook in self.all())
 
     def _enqueue_for(self, webhook: StoredWebhook) -> int:
-        last = self._scalar(select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id))
-        query = self._own(schema.history).where(HISTORY.id > last).order_by(HISTORY.id)
-        lines = self._execute(query.limit(_LINES_AT_ONCE)).all()
+        last_line = select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id)
+        later = self._own(schema.history).where(HISTORY.id > self._scalar(last_line))
+        in_order = later.order_by(HISTORY.id)
+        lines = self._execute(in_order.limit(_LINES_AT_ONCE)).all()
         if not lines:
             return 0
 
