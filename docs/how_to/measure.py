@@ -158,7 +158,7 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
 
         truth = np.array([classes.index(labels[row]) for row in data.test])
         with tempfile.TemporaryDirectory() as folder:
-            settings = Settings(kind="features", seed=repetition, control=0.2)
+            settings = Settings(kind="features", head="linear", seed=repetition, control=0.2)
             items = [{"id": str(row), "features": features[row]} for row in data.pool]
             campaign = teeter.Campaign.make(
                 items, classes, at=Path(folder) / "digits.teeter", settings=settings

@@ -453,7 +453,7 @@ def describe_worst(result: Mapping[str, Any]) -> str:
 
 def build_guards(result: Mapping[str, Any]) -> str:
     """Return the table of guards."""
-    lines = ["| case | what is wrong | today | gain |", "| --- | --- | ---: | ---: |"]
+    lines = ["| case | what is wrong | labels alone | gain |", "| --- | --- | ---: | ---: |"]
     for name, (what, _, _) in GUARDS.items():
         today, gain = gains(result, f"{name}/guard", 0, "accuracy")
         lines.append(

@@ -24,7 +24,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from teeter.campaigns.classes import class_texts
-from teeter.campaigns.learning.classifiers import fitting_heads
+from teeter.campaigns.learning.classifiers import limit_threads_and_warnings
 from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, PseudoExamples
 from teeter.campaigns.learning.saved_models import scale_features
 from teeter.encoders import make_encoder
@@ -241,7 +241,7 @@ def fit_pseudo_examples(pool: PriorPool, prior: ClassPrior | None) -> Any:
     if prior is None:
         raise ValueError("There are no pseudo-examples to train a model on.")
     examples = PseudoExamples(prior.features, prior.labels)
-    with fitting_heads():
+    with limit_threads_and_warnings():
         return ExampleRegression(examples).fit(pool.features[:0], pool.labels[:0])
 
 

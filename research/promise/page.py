@@ -95,7 +95,7 @@ there are 30 or more).
 ## Measured
 
 Each of {campaigns:,} campaigns labels a random part of a dataset with margin sampling and 10% control items, and trains
-the usual linear head on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn
+the usual pool head on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn
 (Banking77: 1,000, digits: 300), and the promise is checked **after every {look_every} draws**. *Broken* is the share of
 campaigns in which it was false at one or more of these looks, and must be at most 5%. *Coverage* is the share of the
 remaining items that the model may label. The *oracle* knows all labels and takes the largest share that keeps the

@@ -44,7 +44,7 @@ from teeter.campaigns.learning.classifiers import (
     MAX_FOLD_POOL,
     cross_fit,
     fit_temperature,
-    fitting_heads,
+    limit_threads_and_warnings,
 )
 from teeter.campaigns.learning.saved_models import scale_features
 from teeter.campaigns.records import ClassifierKind
@@ -205,7 +205,7 @@ def predict(
     With ``pool``, the model learns from all other items too.
     """
     head: ExampleRegression = ExampleRegression()
-    with fitting_heads():
+    with limit_threads_and_warnings():
         if pool:
             unlabelled = np.delete(features, labelled, axis=0)
             head = PoolHead().fit(features[labelled], truth[labelled], pool=unlabelled)

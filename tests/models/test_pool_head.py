@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
@@ -181,6 +182,37 @@ def test_a_pool_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
         PoolHead().fit(rows, classes, pool=np.zeros(shape))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_pool_that_is_not_finite_is_refused(value: float) -> None:
+    rows, classes, pool = draw(12, 3, 50)
+    pool[7, 1] = value
+    with pytest.raises(ValueError, match="pool contains"):
+        PoolHead().fit(rows, classes, pool=pool)
+
+    learner = teeter.Learner(PoolHead(), np.concatenate([rows, pool]), classes=3)
+    learner.tell(range(6), classes)
+    with pytest.raises(InputError):
+        learner.fit()
+
+
+def test_sparse_rows_and_a_dense_pool_go_together() -> None:
+    rows, classes, pool = draw(13, 3, 50)
+    dense = PoolHead().fit(rows, classes, pool=pool)
+    sparse = PoolHead().fit(csr_matrix(rows), classes, pool=pool)
+    np.testing.assert_allclose(logits(sparse, pool), logits(dense, pool), atol=0.01)
+
+
+def test_a_label_without_weight_counts_nowhere() -> None:
+    rows, classes, pool = draw(14, 2, 300)
+    far = np.concatenate([rows, np.repeat(rows[:1] + 20, 15, axis=0)])
+    weights = np.concatenate([np.ones(4), np.zeros(15)])
+
+    model = PoolHead().fit(far, np.concatenate([classes, np.zeros(15, int)]), weights, pool=pool)
+
+    expected = PoolHead().fit(rows, classes, pool=pool)
+    np.testing.assert_allclose(logits(model, pool), logits(expected, pool), atol=0.02)
+
+
 @pytest.mark.parametrize("model", [PoolHead(), ExampleRegression()])
 def test_it_is_an_estimator(model: ExampleRegression) -> None:
     check_estimator(model, on_skip=None)
@@ -204,8 +236,10 @@ def test_a_learner_gives_it_the_rows_without_a_label(tmp_path: Path) -> None:
     expected = PoolHead(random_state=seed).fit(data[:6], classes, pool=data[6:150])
     np.testing.assert_array_equal(learner.models[0].coef_, expected.coef_)
 
-    # A saved learner fits the head again, to the same rows.
+    # A saved learner fits the head again, to the same rows, also if a later fit failed.
     learner.tell([6], [0])
+    with pytest.raises(InputError):
+        learner.fit(exclude=[1_000])
     learner.save(tmp_path / "learner")
     loaded = teeter.Learner.load(tmp_path / "learner", PoolHead(), data)
     np.testing.assert_array_equal(loaded.models[0].coef_, expected.coef_)

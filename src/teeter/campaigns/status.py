@@ -109,6 +109,8 @@ def _measure_progress(
 
     accuracies = [estimate_model_accuracy(facts) for facts in distinct]
     newest = distinct[-1] if distinct else {}
+    # It may have learned from other unlabelled items than the one before with the same labels.
+    accuracy = estimate_model_accuracy(model_facts[-1]) if model_facts else None
 
     cost = None
     if settings.cost is not None:
@@ -117,7 +119,7 @@ def _measure_progress(
 
     return Progress(
         labels=len(snapshot.without_withdrawn().consensus),
-        accuracy=accuracies[-1] if accuracies else None,
+        accuracy=accuracy,
         accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
         kappa=newest.get("kappa"),
         changed=newest.get("changed"),

@@ -332,7 +332,7 @@ class Learner:
         excluded_rows = self.pool.require_rows(as_row_indices(as_list(exclude)))
         jobs = prepare_fit(self, excluded_rows)
         results = fit_jobs(jobs, self.training)
-        finish_fit(self, results)
+        finish_fit(self, results, excluded_rows)
 
     def predict(self, data: Any = None, *, rows: Any = None) -> npt.NDArray[Any]:
         """Return the predicted class names of new data, or of rows of the pool.

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 RowArray = npt.NDArray[np.int64]
 
+_NO_ROWS: RowArray = np.zeros(0, dtype=np.int64)
+
 logger = logging.getLogger("teeter")
 
 
@@ -45,6 +47,8 @@ class FitRecord:
     """(L,) the rows of the pool that it used."""
     classes: RowArray
     """(L,) their class numbers at that time."""
+    excluded: RowArray = field(default_factory=_NO_ROWS.copy)
+    """Rows without a label that the models were not to learn from."""
     validation_accuracy: float | None = None
     """The accuracy of the best epoch on the validation rows, if there are any."""
     accuracy: float | None = None
@@ -73,11 +77,9 @@ class LearnerState:
     is kept apart until then, so that asking twice gives the same rows."""
     notes: dict[int, dict[str, float]] = field(default_factory=dict)
     """For each row of the last ask, values that the strategy reported about it, by name."""
-    excluded: RowArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Rows that the last fit was told to ignore."""
 
 
-def prepare_fit(learner: Learner, exclude: RowArray | None = None) -> list[FitJob]:
+def prepare_fit(learner: Learner, exclude: RowArray = _NO_ROWS) -> list[FitJob]:
     """Return a job for each model of the next round.
 
     ``Learner.fit`` is this, then ``teeter.training.fit_jobs``, then ``finish_fit``. Do not tell the
@@ -93,14 +95,18 @@ def prepare_fit(learner: Learner, exclude: RowArray | None = None) -> list[FitJo
     rows = learner.pool.labelled
     if len(rows) == 0:
         raise InputError("There is nothing to fit: call tell with some labels first.")
-    if exclude is None:
-        exclude = np.zeros(0, dtype=np.int64)
-    learner.state.excluded = exclude
-    return make_jobs(learner, rows, learner.pool.labels, learner.rounds + 1)
+    return make_jobs(learner, rows, learner.pool.labels, learner.rounds + 1, exclude)
 
 
-def finish_fit(learner: Learner, results: Sequence[FitResult]) -> None:
+def finish_fit(
+    learner: Learner, results: Sequence[FitResult], exclude: RowArray = _NO_ROWS
+) -> None:
     """Adopt the models that training the jobs of ``prepare_fit`` gave, and begin a new round.
+
+    Args:
+        learner: the learner.
+        results: what training each job gave.
+        exclude: what ``prepare_fit`` was told to exclude.
 
     Raises:
         TeeterError: the error of the first result that has one. Nothing changes then.
@@ -115,7 +121,7 @@ def finish_fit(learner: Learner, results: Sequence[FitResult]) -> None:
     # A copy: what the strategy remembers must not change if it is asked again.
     state.memory = copy.deepcopy(state.pending_memory)
 
-    record = FitRecord(state.rounds, learner.pool.labelled, learner.pool.labels)
+    record = FitRecord(state.rounds, learner.pool.labelled, learner.pool.labels, exclude)
     # No results: there is only one class, and no model. Of an ensemble the first member counts.
     if results:
         record.validation_accuracy = results[0].validation_accuracy
@@ -193,11 +199,12 @@ def make_jobs(
     rows: RowArray,
     classes: RowArray,
     round_number: int,
+    exclude: RowArray,
 ) -> list[FitJob]:
     """Return a job per model of a round, none if the models cannot learn a single class.
 
-    Estimators that learn from unlabelled rows get all rows of the pool without a label here, except
-    ``LearnerState.excluded``.
+    Estimators that learn from unlabelled rows get all rows of the pool that are neither among
+    ``rows`` nor in ``exclude``.
     """
     model_count = 1
     if "ensemble_logits" in learner.strategy.needs:
@@ -223,7 +230,7 @@ def make_jobs(
     pool = None
     if is_estimator(models[0]) and learns_from_pool(models[0]):
         everything = np.arange(len(learner.pool))
-        unlabelled = np.setdiff1d(everything, np.union1d(rows, learner.state.excluded))
+        unlabelled = np.setdiff1d(everything, np.union1d(rows, exclude))
         pool = take_rows(learner.data, unlabelled)
 
     jobs = []

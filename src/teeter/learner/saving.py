@@ -31,9 +31,11 @@ def save_learner(learner: Learner, path: Path) -> None:
     state = learner.state
     training_rows = np.zeros(0, dtype=np.int64)
     training_classes = training_rows
+    excluded_rows = training_rows
     if state.history:
         training_rows = state.history[-1].rows
         training_classes = state.history[-1].classes
+        excluded_rows = state.history[-1].excluded
 
     # The names of tensors and header entries are the file format: "fitted" are the training
     # rows and those it ignored, "added" is the pending memory.
@@ -42,7 +44,7 @@ def save_learner(learner: Learner, path: Path) -> None:
         "labelled.classes": torch.from_numpy(learner.pool.labels),
         "fitted.rows": torch.from_numpy(training_rows),
         "fitted.classes": torch.from_numpy(training_classes),
-        "fitted.excluded": torch.from_numpy(state.excluded),
+        "fitted.excluded": torch.from_numpy(excluded_rows),
     }
     for position, model in enumerate(state.models):
         if isinstance(model, nn.Module):
@@ -126,20 +128,22 @@ def load_learner(
     state.rounds = header["rounds"]
     state.memory = merge_arrays(header["memory"], tensors, "memory.")
     state.pending_memory = merge_arrays(header["added"], tensors, "added.")
+    # Files from before pool heads exclude nothing.
+    excluded = tensors.get("fitted.excluded", torch.zeros(0, dtype=torch.int64))
     if len(tensors["fitted.rows"]):  # none: it was resumed, and not fitted since
         # Only what the last fit used is in the file, not how it went.
         last_fit = FitRecord(
-            state.rounds, tensors["fitted.rows"].numpy(), tensors["fitted.classes"].numpy()
+            state.rounds,
+            tensors["fitted.rows"].numpy(),
+            tensors["fitted.classes"].numpy(),
+            excluded.numpy(),
         )
         state.history.append(last_fit)
     if header["models"]:
         # Networks get their weights, and estimators are fitted again as the last fit did.
         rows = tensors["fitted.rows"].numpy()
         classes = tensors["fitted.classes"].numpy()
-        # Files from before pool heads exclude nothing.
-        if "fitted.excluded" in tensors:
-            state.excluded = tensors["fitted.excluded"].numpy()
-        jobs = make_jobs(learner, rows, classes, learner.rounds)
+        jobs = make_jobs(learner, rows, classes, learner.rounds, excluded.numpy())
         for position, job in enumerate(jobs):
             if isinstance(job.model, nn.Module):
                 load_weights(job.model, tensors, f"model.{position}.")

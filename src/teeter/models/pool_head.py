@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from teeter.errors import InputError
@@ -27,25 +26,25 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
 
 MAX_POOL_ROWS = 200_000
-"""Of a larger pool, so many rows are drawn at random."""
+"""A fit draws this many rows at random from a larger pool."""
 
 _TEMPERATURE = 0.35
-"""Below 1: the head of a few labels is less sure than it is right."""
+"""Below 1, because a head of a few labels is underconfident."""
 _SHARE_PRIOR = 0.5
-"""Rows that each class is sure to have beside its own, as a share of an equal split of all rows."""
+"""Prior rows of each class, as a share of N / K."""
 _FEWEST_PRIOR_ROWS = 20.0
-"""At least so many of these rows, or small pools would lose their rare classes."""
+"""At least this many prior rows, or small pools would lose their rare classes."""
 _MEAN_LABELS = 4.0
 """How many labels the mean of a class of average size counts as; it grows by the square root of
 the size."""
-_SIZES = (0.05, 20.0)
-"""The smallest and the largest size, relative to the average, that this growth knows."""
+_SIZE_LIMITS = (0.05, 20.0)
+"""Limits of the size of a class relative to the average."""
 _LABELS_PER_ROW = 0.25
 """How many labels an unlabelled row behind a mean counts as, at most."""
 _SMALLEST_MASS = 0.5
 """A class with fewer rows than this has no mean."""
 _CHUNK_NUMBERS = 1 << 22
-"""Numbers that are computed at once: 16 MiB of float32."""
+"""Numbers that are computed at once."""
 
 
 class ExampleRegression(LogisticRegression):  # type: ignore[misc]
@@ -97,14 +96,15 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
             rows, classes = validate_data(
                 self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
             )
-            check_classification_targets(classes)
             return rows, classes, _check_sample_weight(sample_weight, rows, dtype=np.float64)
 
         # Examples may be all there is, so no label is needed.
         rows, classes = validate_data(
             self, X, y, dtype=[np.float64, np.float32], order="C", ensure_min_samples=0
         )
-        weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, float)
+        weights = np.zeros(0)
+        if len(rows):
+            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64)
         example_rows, example_classes = self.examples
         rows = np.concatenate([rows, np.asarray(example_rows, rows.dtype)])
         classes = np.concatenate([classes, example_classes])
@@ -115,7 +115,7 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         codes = np.unique(classes, return_inverse=True)[1]
         totals = np.bincount(codes, weights)
-        # A class whose rows all weigh nothing has nothing to be balanced.
+        # A class without weight is left alone.
         factors = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1))
         super().fit(rows, classes, weights * factors[codes])
         if names is not None:
@@ -125,8 +125,9 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
 class PoolHead(ExampleRegression):
     """Logistic regression that learns from labelled and from unlabelled rows.
 
-    Without a pool it is ``ExampleRegression``. A pool helps most at one to five labels per class;
-    from about 50 on it changes nothing. Rows should have mean 0 and a mean square of 1.
+    Without a pool it is ``ExampleRegression``. A pool helps most at one to five labels per class,
+    and adds next to nothing at 25. Rows should have mean 0 and a mean square of 1. A pipeline does
+    not hand a pool on: transform the rows before.
 
     Args:
         examples: rows and classes that every fit learns from, as in ``ExampleRegression``.
@@ -164,10 +165,11 @@ class PoolHead(ExampleRegression):
             X: (L, D) labelled rows.
             y: (L,) their classes.
             sample_weight: (L,) how much each labelled row counts. Default: 1.
-            pool: (N, D) unlabelled rows. Rows of ``X`` do not belong into it.
+            pool: (N, D) unlabelled rows, without those of ``X``.
 
         Raises:
             InputError: if the pool does not have the columns of ``X``.
+            ValueError: if the pool holds NaN, infinity or no numbers.
         """
         rows, classes, weights = self._join_examples(X, y, sample_weight)
         self._fit_balanced(rows, classes, weights)
@@ -180,6 +182,9 @@ class PoolHead(ExampleRegression):
                 f"The pool has the shape {pool.shape}, but the labelled rows have "
                 f"{self.n_features_in_} features."
             )
+        pool = check_array(pool, dtype=[np.float64, np.float32], input_name="pool")
+        if not isinstance(rows, np.ndarray):
+            rows = rows.toarray()
         if len(pool) > MAX_POOL_ROWS:
             generator = check_random_state(self.random_state)
             pool = pool[np.sort(generator.choice(len(pool), MAX_POOL_ROWS, replace=False))]
@@ -206,14 +211,14 @@ class PoolHead(ExampleRegression):
             n_labels: L. Examples are no rows of the pool.
         """
         K = len(self.classes_)
-        N = len(pool) + n_labels
+        N = len(pool) + weights[:n_labels].sum()
         prior_rows = max(_SHARE_PRIOR * N / K, _FEWEST_PRIOR_ROWS)
 
         # What the labelled rows contribute to each class: it is known, and stays the same.
         codes = np.searchsorted(self.classes_, classes[:n_labels])
-        counts = np.bincount(codes, minlength=K).astype(np.float64)
+        counts = np.bincount(codes, weights[:n_labels], minlength=K)
         sums = np.zeros((K, rows.shape[1]))
-        np.add.at(sums, codes, _dense(rows[:n_labels]))
+        np.add.at(sums, codes, rows[:n_labels] * weights[:n_labels, None])
 
         shift = np.zeros(K)
         for _ in range(self.iterations):
@@ -223,10 +228,10 @@ class PoolHead(ExampleRegression):
 
             has_mean = np.flatnonzero(mass > _SMALLEST_MASS)
             means = (sums + pool_sums)[has_mean] / mass[has_mean, None]
-            size = np.clip(K * mass / N, *_SIZES)
+            size = np.clip(K * mass / N, *_SIZE_LIMITS)
             labels_of_mean = np.minimum(_MEAN_LABELS * np.sqrt(size), _LABELS_PER_ROW * pool_mass)
             self._fit_balanced(
-                _stack(rows, means),
+                np.concatenate([rows, means.astype(rows.dtype)]),
                 np.concatenate([classes, self.classes_[has_mean]]),
                 np.concatenate([weights, labels_of_mean[has_mean]]),
             )
@@ -263,18 +268,3 @@ class PoolHead(ExampleRegression):
             mass += shares.sum(axis=0, dtype=np.float64)
             sums += shares.T @ block
         return mass, sums
-
-
-def _dense(rows: Any) -> Any:
-    return rows if isinstance(rows, np.ndarray) else rows.toarray()
-
-
-def _stack(rows: Any, means: Floats) -> Any:
-    """Return labelled rows and means as one matrix, which is sparse if the rows are."""
-    means = means.astype(rows.dtype)
-    if isinstance(rows, np.ndarray):
-        return np.concatenate([rows, means])
-
-    from scipy.sparse import csr_matrix, vstack
-
-    return vstack([rows, csr_matrix(means)], format="csr")

@@ -175,6 +175,8 @@ def fit_estimator(job: FitJob) -> None:
         except (TypeError, ValueError):
             # In words of ours if the cause is one that we know, and as it is otherwise.
             problem = explain_unusable_rows(job.inputs, job.model)
+            if problem is None and job.pool is not None:
+                problem = explain_unusable_rows(job.pool, job.model)
             if problem is not None:
                 raise InputError(problem) from None
             raise

@@ -100,6 +100,37 @@ def test_withdrawn_items_teach_nothing(campaign: Campaign) -> None:
     assert "188 unlabelled items" in learned
 
 
+def test_flagged_items_teach_nothing(campaign: Campaign) -> None:
+    for row in range(250, 300):
+        campaign.flag(f"i{row}")
+    campaign.train()
+
+    learned = campaign.status().learned
+    assert learned is not None
+    assert "238 unlabelled items" in learned
+
+
+def test_the_accuracy_is_that_of_the_newest_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may have as many labels as the one before, and another pool."""
+    features, labels = draw_classes(400)
+    campaign = create_campaign(tmp_path, replace(SETTINGS, control=0.5), features)
+    for question in campaign.ask(40):
+        campaign.tell(question.item, "ab"[labels[item_number(question.item)]])
+    campaign.train()
+
+    def always_wrong(features: Any, labels: Any, judged: Any, **options: Any) -> Any:
+        return np.eye(2)[1 - labels[judged]]
+
+    monkeypatch.setattr(training, "cross_fit", always_wrong)
+    campaign.train()
+    accuracy = campaign.status().accuracy
+    assert accuracy is not None
+    assert accuracy.right == 0
+    campaign.database.close()
+
+
 def test_labels_of_the_audit_set_are_never_known(tmp_path: Path) -> None:
     features, labels = draw_classes(120)
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=40), features)
@@ -158,10 +189,12 @@ def test_a_large_pool_is_sampled_for_the_judges(
 ) -> None:
     monkeypatch.setattr(training, "MAX_FOLD_POOL", 50)
     state = campaign.load_state()
-    drawn = training._draw_fold_pool(state)
+    drawn = training.draw_fold_pool(state, "pool")
+    assert drawn is not None
     assert len(drawn) == 50
     assert not set(drawn.tolist()) & state.labels.keys()
-    np.testing.assert_array_equal(drawn, training._draw_fold_pool(state))
+    np.testing.assert_array_equal(drawn, training.draw_fold_pool(state, "pool"))
+    assert training.draw_fold_pool(state, "linear") is None
 
 
 def test_with_many_labels_the_pool_is_left_out(campaign: Campaign) -> None:
@@ -234,6 +267,39 @@ def test_withdrawals_are_unlearned(campaign: Campaign) -> None:
     campaign.items.withdraw([f"i{row}" for row in range(250, 300)])
     preparation.ensure_questions("me", 10, lambda report: None)
     assert campaign.status().version == 2
+
+
+def test_as_many_new_items_as_withdrawn_ones_are_a_change(campaign: Campaign) -> None:
+    preparation = Preparation(campaign)
+    preparation.train(10, lambda report: None)
+    campaign.items.withdraw([f"i{row}" for row in range(250, 300)])
+    features, _ = draw_classes(50, seed=2)
+    campaign.add({"id": f"i{300 + k}", "features": row} for k, row in enumerate(features))
+    preparation.ensure_questions("me", 10, lambda report: None)
+    assert campaign.status().version == 2
+
+
+def test_without_layers_the_model_that_picks_is_fitted_to_its_own_labels(tmp_path: Path) -> None:
+    features, labels = draw_classes(300)
+    campaign = create_campaign(tmp_path, replace(SETTINGS, control=0.5), features)
+    for question in campaign.ask(30):
+        campaign.tell(question.item, "ab"[labels[item_number(question.item)]])
+    campaign.train()
+    state = campaign.load_state()
+    assert state.weights is not None
+    settings = RoundSettings.from_settings(campaign.settings)
+    stored = training.load_picker(state, settings, 5)
+    # Other features than those of the saved model, as after a change of the encoder.
+    moved, scaler = scale_features(features[:, ::-1].copy())
+    weights = rescale_model(state.weights, scaler)
+    picker = training.load_picker(
+        replace(state, weights=weights, features=moved, scaler=scaler), settings, 5
+    )
+
+    assert set(picker.pool.labelled.tolist()) == set(stored.pool.labelled.tolist())
+    assert not set(picker.pool.labelled.tolist()) & state.random
+    assert type(picker.models[0]) is ExampleRegression
+    campaign.database.close()
 
 
 def test_suspects_and_exported_probabilities_are_judged_with_the_pool(

@@ -34,12 +34,12 @@ _NEIGHBOURS = 3
 _EXCERPT = 200
 """Characters of a neighbour's text."""
 
-ReportStatus = Callable[[StatusReport], None]
-
-CHANGED_POOL = 0.05
-"""A model that learned from unlabelled items is trained again when more than this share of all
-items was added or withdrawn.
+_POOL_CHANGE_SHARE = 0.05
+"""A model that learned from unlabelled items is trained again when more than this share of them
+was added or withdrawn.
 """
+
+ReportStatus = Callable[[StatusReport], None]
 
 
 class Preparation:
@@ -52,6 +52,8 @@ class Preparation:
         """Row id of the last answer when the newest model began to be trained; None if another
         process trained it.
         """
+        self._tried_sizes: tuple[int, int] | None = None
+        """The numbers of all items and of withdrawn ones when the pool was last looked at."""
         self._exhausted_by: object = None
         """The model, items and settings with which nothing was left to pick ahead."""
 
@@ -145,11 +147,17 @@ class Preparation:
             # Until all items are encoded, no model is trained.
             if model is None or "pool" not in model.facts or count_unencoded(view):
                 return False
-            left_out = view.items.withdrawn() | view.encodings.unreadable().keys()
-            n_items = view.items.count() - len(left_out)
+            sizes = (view.items.count(), view.items.count_withdrawn())
 
-        n_learned: int = model.facts["labels"] + model.facts["pool"]
-        return abs(n_items - n_learned) > CHANGED_POOL * n_learned
+        # If there are too few labels to train again, trying once is enough.
+        if sizes == self._tried_sizes:
+            return False
+        self._tried_sizes = sizes
+        facts = model.facts
+        n_items, n_withdrawn = facts["items"]
+        n_changed: int = abs(sizes[0] - n_items) + abs(sizes[1] - n_withdrawn)
+        n_learned: int = facts["labels"] + facts["pool"]
+        return n_changed > _POOL_CHANGE_SHARE * n_learned
 
     def _newest_answer(self) -> int:
         with self.campaign.reading() as view:

@@ -110,7 +110,7 @@ def head_factory(
 
 
 @contextmanager
-def fitting_heads() -> Iterator[None]:
+def limit_threads_and_warnings() -> Iterator[None]:
     """Fit heads on one thread, without a warning about almost as many classes as labels.
 
     Every campaign starts that way. Threads of linear algebra gain nothing with such small arrays:
@@ -299,9 +299,6 @@ def _predict_folds(
 ) -> list[Floats]:
     """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
     n_classes = _count_classes(labels, examples)
-    if pool is None and head == ClassifierKind.POOL:
-        # Without a pool there would still be the rows of the fold itself to learn from.
-        head = ClassifierKind.LINEAR
     factory = head_factory(head, features.shape[1], n_classes, examples, iterations=FOLD_ITERATIONS)
     # The rows of a fold are unlabelled in its model, and so a part of the pool.
     rows = features if pool is None else np.concatenate([features, pool])
@@ -320,7 +317,7 @@ def _predict_folds(
         learner.tell(rest, labels[rest])
         learners.append(learner)
 
-    with fitting_heads():
+    with limit_threads_and_warnings():
         # A fold without a model would leave rows without probabilities, so any error ends it.
         for error in fit_learners(learners).values():
             raise error

@@ -100,6 +100,8 @@ class RoundState:
     """What is known about the classes before the first label."""
     withdrawn: frozenset[int] = frozenset()
     """Places of items that were taken out of the campaign. All of them are taken, too."""
+    left_out: frozenset[int] = frozenset()
+    """Places of items that no model learns from: flagged, withdrawn or unreadable."""
     unreadable: frozenset[int] = frozenset()
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
@@ -205,6 +207,7 @@ class RoundStateReader:
             unencoded=unencoded,
             prior=prior,
             withdrawn=rows_of(snapshot.withdrawn),
+            left_out=left_out,
             unreadable=rows_of(pool.unreadable),
         )
 

@@ -19,8 +19,8 @@ from teeter.campaigns.learning.classifiers import (
     TRAINING,
     cross_fit,
     fit_temperature,
-    fitting_heads,
     head_factory,
+    limit_threads_and_warnings,
     out_of_fold,
     predict_logits,
     seen_classes,
@@ -103,6 +103,8 @@ class ModelFacts(TypedDict):
     """How many classes have a name that it learned from; left out if it learned from no names."""
     pool: NotRequired[int]
     """How many unlabelled items it learned from; left out if its head is no pool head."""
+    items: NotRequired[list[int]]
+    """How many items there were, and how many of them were withdrawn; with ``pool`` only."""
 
 
 class PredictedClass(NamedTuple):
@@ -124,7 +126,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     seen = _require_two_classes(state)
     places, labels = labelled_items(state)
     features = state.features[places]
-    settings = replace(settings, head=_fading_head(settings.head, len(places), len(state.classes)))
+    settings = replace(settings, head=choose_head(settings.head, len(places), len(state.classes)))
     # The rule on names and sources was measured with models of the labels alone.
     chosen = choose_prior(
         state.prior,
@@ -132,11 +134,12 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         labels,
         places,
         n_classes=len(state.classes),
-        head=_picking_head(settings.head),
+        head=choose_picking_head(settings.head),
     )
+    fold_places = draw_fold_pool(state, settings.head)
     fold_pool = None
-    if settings.head == ClassifierKind.POOL:
-        fold_pool = state.features[_draw_fold_pool(state)]
+    if fold_places is not None:
+        fold_pool = state.features[fold_places]
         chosen = _judge_with_pool(chosen, features, labels, fold_pool)
 
     learner = _make_learner(state, settings, examples=chosen.examples)
@@ -178,6 +181,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
             facts["names"] = len(np.unique(named.labels))
     if settings.head == ClassifierKind.POOL:
         facts["pool"] = len(_unlabelled_places(state))
+        facts["items"] = [len(state.keys), len(state.withdrawn)]
     if state.weights is not None:
         # Items that were added since have no earlier prediction.
         before = load_arrays(state.weights)["predicted"].astype(np.int64)
@@ -244,8 +248,7 @@ def _train_picking_model(
     neighbours among the labels than an item of the pool has. Models that are tested on random items
     would then seem worse than they are.
 
-    It does not learn from unlabelled items either: picks would be no better, and with photographs
-    worse (docs/explanation/pool_head.md).
+    It does not learn from unlabelled items either: it is to find what they cannot tell.
 
     Returns:
         The arrays, or an empty dictionary if the labels do not suffice: then the other model picks.
@@ -254,28 +257,23 @@ def _train_picking_model(
     if len(set(labels.values())) < 2:
         return {}
 
-    settings = replace(settings, head=_picking_head(settings.head))
+    settings = replace(settings, head=choose_picking_head(settings.head))
     learner = _make_learner(state, settings, examples=examples)
     learner.tell(list(labels), list(labels.values()))
     _fit(learner, state, earlier_models=state.version)
     return dump_layers(learner)
 
 
-def _fading_head(head: str, n_labels: int, n_classes: int) -> str:
+def choose_head(head: str, n_labels: int, n_classes: int) -> str:
     """Return the head to train: there may be so many labels that the pool adds nothing."""
     if head == ClassifierKind.POOL and has_faded(n_labels, n_classes):
         return ClassifierKind.LINEAR
     return head
 
 
-def _picking_head(head: str) -> str:
+def choose_picking_head(head: str) -> str:
     """Return the head of the model that picks."""
     return ClassifierKind.LINEAR if head == ClassifierKind.POOL else head
-
-
-def _excluded_places(state: RoundState) -> Integers:
-    """Return the places of items that no model may learn from: left out, or without features."""
-    return np.array(sorted(state.withdrawn | state.unreadable), dtype=np.int64)
 
 
 def _unlabelled_places(state: RoundState) -> Integers:
@@ -283,12 +281,17 @@ def _unlabelled_places(state: RoundState) -> Integers:
 
     Those of the audit set are among them, also if they have a label, which no model knows.
     """
-    known = np.union1d(np.array(list(state.labels), dtype=np.int64), _excluded_places(state))
+    known = np.array(sorted(state.labels.keys() | state.left_out), dtype=np.int64)
     return np.setdiff1d(np.arange(len(state.keys)), known)
 
 
-def _draw_fold_pool(state: RoundState) -> Integers:
-    """Return the places of the unlabelled items that the models of folds learn from."""
+def draw_fold_pool(state: RoundState, head: str) -> Integers | None:
+    """Return the places of the unlabelled items that the models of folds learn from.
+
+    It is None if their head learns from labels alone.
+    """
+    if head != ClassifierKind.POOL:
+        return None
     places = _unlabelled_places(state)
     if len(places) <= MAX_FOLD_POOL:
         return places
@@ -334,12 +337,11 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     """
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
-    pool_keys: list[str] = []
     previous = None
     with store.reading() as view:
-        head = _fading_head(view.settings.head, len(places), len(state.classes))
-        if head == ClassifierKind.POOL:
-            pool_keys = [state.keys[place] for place in _draw_fold_pool(state)]
+        head = choose_head(view.settings.head, len(places), len(state.classes))
+        fold_places = draw_fold_pool(state, head)
+        pool_keys = [] if fold_places is None else [state.keys[place] for place in fold_places]
         current = view.encodings.current()
         if current is None:
             return
@@ -358,10 +360,11 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     if previous is None:
         return
     row_of_key = {key: row for row, key in enumerate(previous.keys)}
+    # Scaled by these items, as those of most encoders are alike.
     features, _ = scale_features(previous.vectors)
     rows = [row_of_key[key] for key in keys]
     pool_rows = [row_of_key[key] for key in pool_keys if key in row_of_key]
-    pool = features[pool_rows] if head == ClassifierKind.POOL else None
+    pool = None if fold_places is None else features[pool_rows]
     probabilities = out_of_fold(features[rows], labels, head=head, pool=pool)
     facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
 
@@ -406,8 +409,9 @@ def judge_labels(state: RoundState, places: Integers, labels: Integers, head: st
         labels: (L,) their class indices.
         head: one of ``ClassifierKind``.
     """
-    head = _fading_head(head, len(places), len(state.classes))
-    pool = state.features[_draw_fold_pool(state)] if head == ClassifierKind.POOL else None
+    head = choose_head(head, len(places), len(state.classes))
+    fold_places = draw_fold_pool(state, head)
+    pool = None if fold_places is None else state.features[fold_places]
     return out_of_fold(state.features[places], labels, head=head, pool=pool)
 
 
@@ -454,13 +458,17 @@ def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
             if name.startswith(PICKING):
                 arrays[name.removeprefix(PICKING)] = array
     models = load_models(arrays, settings.head, state.features.shape[1], len(state.classes))
-    if not models:
+    labels = _picking_labels(state)
+    if state.weights is None or (not models and len(set(labels.values())) < 2):
         return load_learner(state, settings, n)
 
-    learner = _make_learner(state, settings, n)
-    resume(learner, state.version, {}, models=models)
-    labels = _picking_labels(state)
+    learner = _make_learner(state, replace(settings, head=choose_picking_head(settings.head)), n)
     learner.tell(list(labels), list(labels.values()))
+    if models:
+        resume(learner, state.version, {}, models=models)
+    else:
+        # Its layers were dropped, because the features have changed.
+        _fit(learner, state, earlier_models=state.version - 1)
     return learner
 
 
@@ -509,8 +517,8 @@ def _tell_labels(learner: Learner, state: RoundState) -> None:
 
 def _fit(learner: Learner, state: RoundState, *, earlier_models: int) -> None:
     resume(learner, earlier_models, {})
-    with fitting_heads():
-        learner.fit(exclude=_excluded_places(state))
+    with limit_threads_and_warnings():
+        learner.fit(exclude=state.left_out)
 
 
 def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]:
@@ -527,7 +535,7 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
         state.version,
     )
     n_labels = len(arrays["labels"])
-    head = _fading_head(settings.head, n_labels, len(state.classes))
+    head = choose_head(settings.head, n_labels, len(state.classes))
     learner = _make_learner(state, replace(settings, head=head))
     labels = [state.classes[k] for k in arrays["labels"]]
     learner.tell(arrays["places"], labels)
