@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.base.version import __version__
-from teeter.campaigns.items.item import ITEM_FIELDS, ROW_FIELDS, refuse_frame
+from teeter.campaigns.items.item import ITEM_FIELDS, ROW_FIELDS
 from teeter.campaigns.records import (
     Agreement,
     AnnotatorStats,
@@ -69,6 +69,7 @@ from teeter.campaigns.records import (
 from teeter.campaigns.settings import Settings
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts
+from teeter.data.table_files import refuse_frame
 from teeter.errors import (
     FileError,
     InputError,

@@ -552,8 +552,8 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     ("name", "content", "message"),
     [
         ("two.csv", b"first,second\nx,y\n", "Which column of .* has the texts"),
-        ("blank.csv", b"text\nhello\n \nthere\n", "is blank in line 3"),
-        ("latin.csv", "text\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
+        ("blank.csv", b"text,other\n ,1\n,2\n", "No row of .* has a text in 'text'"),
+        ("bytes.csv", b"text\ncaf\x81\n", "is not UTF-8"),
         ("open.csv", b'text,other\n"unclosed,1\n', r"open\.csv"),
         (
             "ragged.csv",

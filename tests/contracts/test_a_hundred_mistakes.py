@@ -556,7 +556,7 @@ def work_folder(tmp_path: Path, campaign_file: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "header.csv").write_text("text\n")
     (tmp_path / "empty.csv").touch()
-    (tmp_path / "latin.csv").write_bytes("text\nKäse\n".encode("latin-1"))
+    (tmp_path / "latin.csv").write_bytes(b"text\nK\x81se\n")
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n')
     (tmp_path / "notes.docx").write_text("text")
     (tmp_path / "wrong.toml").write_text('proxy = "here"')
@@ -577,7 +577,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign new notes.docx --classes a,b", "ends in '.docx'"),
     ("campaign new empty.csv --classes a,b", "is empty: it has 0 bytes"),
     ("campaign new header.csv --classes a,b", "header.csv has a header (text) and no rows"),
-    ("campaign new latin.csv --classes a,b", "latin.csv is not UTF-8 text"),
+    ("campaign new latin.csv --classes a,b", "latin.csv is not UTF-8, UTF-16 or Windows-1252 text"),
     (
         "campaign new numbers.csv --classes a,b",
         "has the texts: a, b? Name it as the text column (--text)",

@@ -45,7 +45,6 @@ from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
     Item,
     parse_items,
-    refuse_frame,
     require_printable,
     require_valid_unicode,
 )
@@ -98,7 +97,7 @@ from teeter.campaigns.store.transaction import (
 from teeter.campaigns.suggestions.suggestions import Suggestions
 from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_folder
 from teeter.classifier import Classifier, Prediction
-from teeter.data.table_files import is_missing
+from teeter.data.table_files import arrow_table_of, is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError, MissingExtraError
@@ -206,8 +205,10 @@ class Campaign(CampaignStore):
         it. ``imported`` says what came in.
 
         Args:
-            source: the path of a table, JSON lines, arrays or a folder of images; or a list of
-                items, as ``add`` takes them.
+            source: the path of a table (CSV, Parquet, or a spreadsheet: ``book.xlsx#Sheet`` names
+                one of several sheets), JSON, arrays or a folder of images or .txt files; a data
+                frame of pandas, polars, pyarrow, DuckDB or ``datasets``; or a list of items, as
+                ``add`` takes them.
             classes: the names of two or more classes, or the path of a file of them. Numbers become
                 texts: class 1 is called "1". None for the different labels of the items.
             at: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
@@ -230,6 +231,7 @@ class Campaign(CampaignStore):
             StoreError: the database cannot be used.
         """
         path = Path(source) if isinstance(source, str | Path) else None
+        table = path if path is not None else arrow_table_of(source)
         columns = columns or ItemColumns()
         settings = settings or Settings()
         location, name = _require_new(default_location(path) if at is None else at, name)
@@ -246,17 +248,19 @@ class Campaign(CampaignStore):
         descriptions = descriptions or {}
         if classes is not None:
             classes = _validate_classes(classes, descriptions, settings)
-        elif path is not None and columns.labels is None:
+        elif table is not None and columns.labels is None:
             raise InputError(
                 "The classes are missing: give their names (classes=), or the column that holds "
                 "them (labels=)."
             )
 
         items: Any = source
-        if path is not None:
+        notes: list[str] = []
+        if table is not None:
             if columns.image is not None and fetcher is None:
-                fetcher = ImageFetcher(path.resolve().parent, allow_stores=True)
-            items, settings = _read_source(path, columns, settings, fetcher)
+                folder = Path.cwd() if path is None else path.resolve().parent
+                fetcher = ImageFetcher(folder, allow_stores=True)
+            items, settings = _read_source(table, columns, settings, fetcher, notes)
         if classes is None:
             items = list(items)
             classes = _validate_classes(_known_labels(items), descriptions, settings)
@@ -288,7 +292,8 @@ class Campaign(CampaignStore):
         except BaseException:
             campaign.database.close()
             raise
-        if path is not None and path.is_dir():
+        imported = replace(imported, notes=tuple(notes))
+        if path is not None and path.is_dir() and settings.kind == ItemKind.IMAGE:
             imported = replace(imported, left_out_files=count_left_out_files(path))
         if fetcher is not None:
             imported = imported.with_failed(fetcher.errors)
@@ -419,11 +424,12 @@ class Campaign(CampaignStore):
         resumes it. New items never change the features of old ones.
 
         Args:
-            items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
-                or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
-                dictionary are columns, which stay with the item. An image may be a link to a public
-                http or https address, which is fetched into the campaign's folder. In a campaign of
-                table rows (``Settings.rows``), a dictionary is a row.
+            items: a data frame whose texts and ids are in the columns that the first ones came
+                from; or texts or paths, pairs of an id and a text or path, or dictionaries with
+                ``text`` or ``image`` and optionally ``id``, ``label`` and ``features``. Other
+                entries of a dictionary are columns, which stay with the item. An image may be a
+                link to a public http or https address, which is fetched into the campaign's folder.
+                In a campaign of table rows (``Settings.rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             encode_all: whether to encode the items now. If not, ``encode`` must be called for them.
@@ -447,9 +453,13 @@ class Campaign(CampaignStore):
         encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
     ) -> tuple[ImportResult, PreparedEncoder | None]:
-        refuse_frame(items)
         settings = self.settings
         folder = self.image_folder
+        notes: list[str] = []
+        table = arrow_table_of(items)
+        if table is not None:
+            columns = self.items.source_columns()
+            items = read_items(table, columns, rows=settings.has_rows, notes=notes)
         failed: dict[str, str] = {}
         if settings.kind == ItemKind.IMAGE and folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
@@ -461,7 +471,7 @@ class Campaign(CampaignStore):
         if not self.items.columns():
             require_shown_columns(settings.show, new_items)
         imported, prepared = store_items(self, new_items, encoder=encoder, who=who)
-        return imported.with_failed(failed), prepared
+        return replace(imported.with_failed(failed), notes=tuple(notes)), prepared
 
     def encode(
         self,
@@ -786,7 +796,8 @@ class Campaign(CampaignStore):
         """Predict the classes of new items with the newest model. They are not added.
 
         Args:
-            contents: texts, paths of images, or rows of features, as the campaign has them.
+            contents: texts, paths of images, or rows of features, as the campaign has them; or a
+                data frame with a text in each row.
             progress: called with the number of predicted items and the number of all.
 
         Returns:
@@ -795,6 +806,14 @@ class Campaign(CampaignStore):
         Raises:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
+        table = arrow_table_of(contents)
+        if table is not None:
+            notes: list[str] = []
+            columns = self.items.source_columns()
+            items = read_items(table, columns, rows=self.settings.has_rows, notes=notes)
+            if notes:
+                raise InputError(f"{notes[0]} Every row needs one to be predicted.")
+            contents = [item.content for item in items]
         return self.classifier().label(contents, progress)
 
     # Reviewing
@@ -1015,17 +1034,25 @@ def _known_labels(items: Iterable[Any]) -> list[str]:
 
 
 def _read_source(
-    path: Path, columns: ItemColumns, settings: Settings, fetcher: ImageFetcher | None
+    source: Any,
+    columns: ItemColumns,
+    settings: Settings,
+    fetcher: ImageFetcher | None,
+    notes: list[str],
 ) -> tuple[Sequence[Item], Settings]:
-    """Return the items at a path, and settings with the kind and the folder of the items."""
-    kind = detect_kind(path)
-    folder = path.resolve() if path.is_dir() else None
+    """Return the items of a path or an arrow table, and settings with their kind and folder."""
+    kind = detect_kind(source) if isinstance(source, Path) else ItemKind.TEXT
+    folder = None
+    if isinstance(source, Path) and kind == ItemKind.IMAGE:
+        folder = source.resolve()
     if columns.image is not None and fetcher is not None:
         kind = ItemKind.IMAGE
         folder = fetcher.folder
 
     settings = replace(settings, kind=kind, folder=None if folder is None else str(folder))
-    items = read_items(path, columns, folder=folder, fetcher=fetcher, rows=settings.has_rows)
+    items = read_items(
+        source, columns, folder=folder, fetcher=fetcher, rows=settings.has_rows, notes=notes
+    )
     return items, settings
 
 

@@ -556,6 +556,8 @@ class ImportResult:
     """How the items were encoded; None if all of them came with features."""
     left_out_files: dict[str, int] = field(default_factory=dict)
     """Number of files in the folder that are no images, by their endings."""
+    notes: tuple[str, ...] = ()
+    """Sentences on rows that were left out, and on how the file was read."""
 
     def plus(self, other: ImportResult) -> ImportResult:
         """Return what happened to these items, and to others that were added after them."""

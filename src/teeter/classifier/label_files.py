@@ -17,13 +17,15 @@ from teeter.base.files import LfCsvStream, atomic_open, require_file, write_erro
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
 from teeter.data.table_columns import find_text_column, parse_text_template
 from teeter.data.table_files import (
+    JSON_SUFFIXES,
     JSONL_SUFFIXES,
     TABLE_SUFFIXES,
     CsvRows,
     escape_formula,
-    read_csv_rows,
+    read_cells,
     read_json_objects,
     read_parquet,
+    split_sheet,
 )
 from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
@@ -311,13 +313,14 @@ def _read_rows(source: Path) -> _Rows:
     if source.is_dir():
         return _ImageFolder(source)
 
-    path = require_file(source, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of texts")
-    suffix = path.suffix.lower()
-    if suffix in JSONL_SUFFIXES:
-        return _JsonLines(path)
+    file, _ = split_sheet(source)
+    require_file(file, (*TABLE_SUFFIXES, *JSON_SUFFIXES), "a file of texts")
+    suffix = file.suffix.lower()
+    if suffix in JSON_SUFFIXES:
+        return _JsonLines(file)
     if suffix == ".parquet":
-        return _ParquetTable(path)
-    return _CsvTable(path, read_csv_rows(path))
+        return _ParquetTable(file)
+    return _CsvTable(file, read_cells(source))
 
 
 def _import_pyarrow() -> Any:

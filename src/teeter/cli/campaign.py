@@ -166,8 +166,8 @@ ItemsArgument = Annotated[
     Path,
     typer.Argument(
         metavar="ITEMS",
-        help="Table (.csv, .parquet), JSON lines (.jsonl), arrays (.npz, .npy, .safetensors) or a "
-        "folder of images.",
+        help="Table (.csv, .parquet, .xlsx, .xls, .ods), JSON (.jsonl, .json), arrays (.npz, .npy, "
+        ".safetensors) or a folder of images or .txt files. Of several sheets: book.xlsx#Sheet.",
     ),
 ]
 MoreItemsArgument = Annotated[
@@ -348,6 +348,7 @@ def add(
         folder = opened.image_folder
         # Who runs the command owns the credentials of this machine.
         fetcher = None if folder is None else ImageFetcher(folder, allow_stores=True)
+        notes: list[str] = []
         with progress("Encoding") as show_progress:
             contents = read_items(
                 items,
@@ -356,12 +357,15 @@ def add(
                 first=opened.items.next_number(),
                 fetcher=fetcher,
                 rows=opened.settings.rows,
+                notes=notes,
             )
             result = opened.add(contents, progress=show_progress)
         named = result.duplicate_items[:_NAMED_ITEMS]
         duplicates = [_describe_duplicate(opened, duplicate) for duplicate in named]
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    for note in notes:
+        echo_wrapped(note)
     report_left_out_files(items)
     if fetcher is not None:
         _report_failed_links(list(fetcher.errors.values()))
@@ -941,6 +945,8 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    for note in result.notes:
+        echo_wrapped(note)
     report_left_out_files(items)
     _report_failed_links([reason for _, reason in result.failed_items])
     if result.encoding is not None:
@@ -974,10 +980,12 @@ def _report_encoding(campaign: Campaign, encoding: EncodingResult) -> None:
 
 def report_left_out_files(items: Path) -> None:
     """Say which files of a folder are no images."""
-    if not items.is_dir():
-        return
-
+    from teeter.campaigns.items.read_items import detect_kind
+    from teeter.campaigns.records import ItemKind
     from teeter.encoders.images import count_left_out_files, describe_left_out_files
+
+    if not items.is_dir() or detect_kind(items) != ItemKind.IMAGE:
+        return
 
     left_out = describe_left_out_files(count_left_out_files(items))
     if left_out is not None:

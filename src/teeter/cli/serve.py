@@ -401,9 +401,9 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
     path = Path(location)
     if classes is None:
         from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
-        from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES
+        from teeter.data.table_files import JSON_SUFFIXES, TABLE_SUFFIXES
 
-        suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
+        suffixes = (*TABLE_SUFFIXES, *JSON_SUFFIXES, *ARRAY_SUFFIXES)
         if path.is_dir() or path.suffix.lower() in suffixes:
             raise InputError(
                 f"{path} is not a campaign: to create a campaign from it, list the classes with "

@@ -1,4 +1,7 @@
-"""Read tables from CSV and Parquet files, as named columns of NumPy arrays, and JSON lines.
+"""Read tables from CSV, Parquet and spreadsheet files and from data frames, and objects from JSON.
+
+A table is named columns of NumPy arrays. A data frame of pandas, polars, pyarrow, DuckDB or Hugging
+Face datasets is read like a Parquet file, a spreadsheet like a CSV file.
 
 ``escape_formula`` is for CSV files that are written: people open them in a spreadsheet program,
 which runs some cells.
@@ -6,13 +9,16 @@ which runs some cells.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -20,18 +26,21 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors, require_file, require_unpacked_size
-from teeter.base.registry import require_known
+from teeter.base.registry import did_you_mean, require_known
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
-from teeter.errors import FileError, InputError, MissingExtraError
+from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [
     "JSONL_SUFFIXES",
+    "JSON_SUFFIXES",
     "MAX_CELL_LENGTH",
     "MAX_LINE_LENGTH",
     "TABLE_SUFFIXES",
+    "WORKBOOK_SUFFIXES",
     "Column",
     "CsvRows",
     "Table",
+    "arrow_table_of",
     "convert_arrow_table",
     "convert_csv_rows",
     "escape_formula",
@@ -40,16 +49,22 @@ __all__ = [
     "is_number",
     "open_parquet",
     "read_arrow_table",
-    "read_csv_rows",
+    "read_cells",
     "read_json_objects",
     "read_parquet",
     "read_table",
+    "refuse_frame",
     "require_ids",
     "require_parquet_size",
+    "require_workbook_size",
+    "split_sheet",
     "text_column",
 ]
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+WORKBOOK_SUFFIXES = (".xlsx", ".xls", ".ods")
+"""The suffixes of spreadsheets."""
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", *WORKBOOK_SUFFIXES)
 """The suffixes of files that ``read_table`` reads."""
 
 _MISSING_VALUES = frozenset({"", "na", "nan", "null", "none", "n/a"})
@@ -80,6 +95,10 @@ class Table:
     """The names of columns that are not read: structures, bytes, and lists that are no vectors."""
     lines: tuple[int, ...] | None = None
     """The line of the file on which each row begins; None for a file without lines."""
+    blank: tuple[int, ...] = ()
+    """The lines of rows that were left out because all their cells are blank."""
+    encoding: str = "utf-8-sig"
+    """How the text of the file was decoded."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -106,8 +125,8 @@ class Table:
 
         return [_format_number(value) for value in values]
 
-    def ids(self, name: str) -> list[str]:
-        """Return a column of ids as texts.
+    def ids(self, name: str, rows: Sequence[int] | None = None) -> list[str]:
+        """Return a column of ids as texts, of all rows or of some.
 
         Raises:
             InputError: if the column holds lists, or if an id is blank or occurs twice.
@@ -120,7 +139,11 @@ class Table:
             )
 
         source = f"column {name!r} of {self.path}"
-        return require_ids(self.texts(name), source, self.place)
+        texts = self.texts(name)
+        numbers = range(len(texts)) if rows is None else rows
+        return require_ids(
+            [texts[row] for row in numbers], source, lambda position: self.place(numbers[position])
+        )
 
 
 def is_missing(text: str) -> bool:
@@ -161,11 +184,11 @@ def require_ids(
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a CSV file (separated by commas, semicolons or tabs) or a Parquet file.
+    """Read a CSV file (separated by commas, semicolons or tabs), a Parquet file or a spreadsheet.
 
     Raises:
         FileError: if the file cannot be read or has no usable column.
-        MissingExtraError: if it is a Parquet file and pyarrow is not installed.
+        MissingExtraError: if it needs a package that is not installed.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -175,10 +198,11 @@ def read_table(path: str | Path) -> Table:
         ...     read_table(path).texts("size")
         ['1', '2']
     """
-    path = require_file(path, TABLE_SUFFIXES, "a table")
-    if path.suffix.lower() == ".parquet":
-        return convert_arrow_table(read_arrow_table(path), path)
-    return convert_csv_rows(read_csv_rows(path), path)
+    file, _ = split_sheet(Path(path))
+    require_file(file, TABLE_SUFFIXES, "a table")
+    if file.suffix.lower() == ".parquet":
+        return convert_arrow_table(read_arrow_table(file), file)
+    return convert_csv_rows(read_cells(Path(path)), file)
 
 
 def text_column(texts: Iterable[str]) -> Column:
@@ -196,32 +220,150 @@ class CsvRows:
     lines: tuple[int, ...]
     """The line on which each row begins. A cell in quotes may have several lines."""
     delimiter: str
+    blank: tuple[int, ...] = ()
+    """The lines of rows that were left out because all their cells are blank."""
+    encoding: str = "utf-8-sig"
+    """How the text of the file was decoded."""
 
 
-def read_csv_rows(path: Path) -> CsvRows:
-    """Read a CSV file separated by commas, semicolons or tabs.
+def split_sheet(path: Path) -> tuple[Path, str | None]:
+    """Return the file and the sheet that ``book.xlsx#Sheet`` names; no sheet for another path.
+
+    Example:
+        >>> split_sheet(Path("book.xlsx#May"))
+        (PosixPath('book.xlsx'), 'May')
+    """
+    name, mark, sheet = path.name.partition("#")
+    if mark and Path(name).suffix.lower() in WORKBOOK_SUFFIXES and not path.exists():
+        return path.with_name(name), sheet
+    return path, None
+
+
+def read_cells(path: Path) -> CsvRows:
+    """Read the cells of a CSV file, or of a sheet of a spreadsheet, as they are.
+
+    Args:
+        path: the file. ``book.xlsx#Sheet`` names one of several sheets.
 
     Raises:
         FileError: if the file cannot be read, or has no rows.
+        MissingExtraError: if it is a spreadsheet and python-calamine is not installed.
     """
-    try:
-        # Excel writes a byte order mark, which utf-8-sig skips.
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            content = _parse_csv(stream, path)
-    except UnicodeDecodeError as error:
-        # Most often a file in a Windows code page.
-        byte = error.object[error.start]
-        raise FileError(
-            f"{path} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8."
-        ) from None
-    except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+    file, sheet = split_sheet(path)
+    if file.suffix.lower() in WORKBOOK_SUFFIXES:
+        content = _read_sheet(file, sheet)
+    else:
+        content = _read_csv(path)
 
     _require_names(content.names, path)
     if not content.rows:
         raise FileError(f"{path} has a header ({', '.join(content.names)}) and no rows.")
 
     return content
+
+
+def _read_csv(path: Path) -> CsvRows:
+    """Read a CSV file in UTF-8, UTF-16 with a byte order mark, or the code page of Windows."""
+    try:
+        with path.open("rb") as binary:
+            has_utf16_mark = binary.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        # Excel writes a byte order mark in UTF-8 too, which utf-8-sig skips. In Windows-1252 nearly
+        # any bytes are text, so it comes last.
+        encodings = ("utf-16",) if has_utf16_mark else ("utf-8-sig", "cp1252")
+        for encoding in encodings:
+            with suppress(UnicodeError), path.open(encoding=encoding, newline="") as stream:
+                return replace(_parse_csv(stream, path), encoding=encoding)
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+    raise FileError(f"{path} is not UTF-8, UTF-16 or Windows-1252 text: save it as UTF-8.")
+
+
+def require_workbook_size(path: Path, limit: int | None = None) -> None:
+    """Refuse a spreadsheet that takes too much memory. All but .xls are archives.
+
+    Args:
+        path: the file.
+        limit: the most bytes. By default half of the free memory.
+
+    Raises:
+        FileError: if the file unpacks to more, or is damaged.
+    """
+    with parse_errors(path, "spreadsheet"):
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(part.file_size for part in archive.infolist())
+            require_unpacked_size(path, size, limit)
+
+
+_SMALLEST_CELL = 100
+"""What a cell of a spreadsheet takes in memory at least."""
+
+
+def _read_sheet(path: Path, sheet: str | None) -> CsvRows:
+    """Read a sheet of a spreadsheet: the one of this name, or the only one with any cells."""
+    try:
+        from python_calamine import CalamineWorkbook
+    except ImportError:
+        raise MissingExtraError(
+            "Reading spreadsheets needs python-calamine: pip install 'teeter[label]'."
+        ) from None
+
+    with parse_errors(path, "spreadsheet"):
+        require_workbook_size(path)
+        workbook = CalamineWorkbook.from_path(str(path))
+        if sheet is not None and sheet not in workbook.sheet_names:
+            raise UnknownNameError(
+                f"{path} has no sheet {sheet!r}. {did_you_mean(sheet, workbook.sheet_names)}"
+            )
+        names = workbook.sheet_names if sheet is None else [sheet]
+        sheets = [workbook.get_sheet_by_name(name) for name in names]
+        filled = [one for one in sheets if one.height > 0]
+        if len(filled) > 1:
+            raise InputError(
+                f"{path} has the sheets {', '.join(one.name for one in filled)}: choose one, as in "
+                f"'{path}#{filled[0].name}'."
+            )
+        if not filled:
+            raise FileError(f"{path} has no cells: its formulas may never have been calculated.")
+
+        chosen = filled[0]
+        require_unpacked_size(path, chosen.total_height * chosen.total_width * _SMALLEST_CELL)
+        values = chosen.to_python(skip_empty_area=False)
+
+    names = []
+    rows: list[list[str]] = []
+    lines = []
+    blank = []
+    for number, cells in enumerate(values, start=1):
+        texts = [_format_sheet_cell(cell) for cell in cells]
+        is_blank = not any(text.strip() for text in texts)
+        if not names:
+            # Blank rows may stand before the header.
+            names = [] if is_blank else [text.strip() for text in texts]
+        elif is_blank:
+            blank.append(number)
+        else:
+            rows.append(texts)
+            lines.append(number)
+
+    unnamed = [k for k, name in enumerate(names) if not name and any(row[k] for row in rows)]
+    if len(unnamed) > 1:
+        raise FileError(
+            f"{len(unnamed)} columns of {path} have values and no name: name each in the header, "
+            "and take merged cells apart."
+        )
+    return CsvRows(names, rows, tuple(lines), ",", tuple(blank))
+
+
+def _format_sheet_cell(value: Any) -> str:
+    """Return a cell as a CSV file would hold it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _format_number(value)
+    if isinstance(value, date | time):  # and datetimes, which are dates
+        return value.isoformat()
+    return str(value)
 
 
 def convert_csv_rows(content: CsvRows, path: Path) -> Table:
@@ -238,7 +380,7 @@ def convert_csv_rows(content: CsvRows, path: Path) -> Table:
         else:
             columns[name] = text_column(values)
 
-    return Table(path, columns, lines=content.lines)
+    return Table(path, columns, lines=content.lines, blank=content.blank, encoding=content.encoding)
 
 
 def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
@@ -255,14 +397,19 @@ def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
     names: list[str] = []
     rows: list[list[str]] = []
     lines: list[int] = []
+    blank: list[int] = []
 
     try:
         for fields in reader:
+            is_blank = not any(field.strip() for field in fields)
             if not names:
                 names = fields  # Blank lines before the header have no fields.
             elif len(fields) == len(names):
                 rows.append(fields)
                 lines.append(first_line_of_row)
+            elif is_blank and fields:
+                # Only separators, but not as many as the header has.
+                blank.append(first_line_of_row)
             elif fields:  # Blank lines are skipped.
                 raise FileError(
                     f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has "
@@ -283,7 +430,8 @@ def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
             f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes."
         ) from None
 
-    return CsvRows([name.strip() for name in names], rows, tuple(lines), delimiter)
+    stripped = [name.strip() for name in names]
+    return CsvRows(stripped, rows, tuple(lines), delimiter, tuple(blank))
 
 
 def _read_header(stream: TextIO) -> str:
@@ -394,6 +542,66 @@ def read_arrow_table(path: Path) -> Any:
     _require_names(table.column_names, path)
     if not table.num_rows:
         raise FileError(f"{path} has {table.num_columns} columns and no rows.")
+    return table
+
+
+def refuse_frame(values: Any) -> None:
+    """Raise InputError for a data frame of any library, which would be read as its column names.
+
+    A single column is refused too: its index, which often holds the ids, would be lost.
+    """
+    type_name = type(values).__name__
+    if hasattr(values, "columns"):
+        raise InputError(
+            f"Cannot read a {type_name}: give a list of dictionaries, one per row. In pandas, this "
+            "is frame.to_dict('records')."
+        )
+    if hasattr(values, "to_frame"):
+        raise InputError(
+            f"Cannot read a {type_name}: give a list of its values. In pandas, this is "
+            "series.tolist()."
+        )
+
+
+def arrow_table_of(value: Any) -> Any | None:
+    """Return a data frame as a ``pyarrow.Table``; None for anything else.
+
+    Labels of Hugging Face datasets, which are numbers with names, become their names.
+
+    Raises:
+        InputError: if it is a single column, or a frame that cannot be read: see ``refuse_frame``.
+        MissingExtraError: if pyarrow is not installed.
+    """
+    is_dataset = hasattr(value, "with_format") and hasattr(value, "features")
+    has_columns = hasattr(value, "columns") or hasattr(value, "column_names")
+    if not is_dataset and not (has_columns and hasattr(value, "__arrow_c_stream__")):
+        refuse_frame(value)
+        return None
+
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "Reading data frames needs pyarrow: pip install 'teeter[label]'."
+        ) from None
+    if is_dataset:
+        # With the rows that were selected, in their order.
+        table = value.with_format("arrow")[:]
+        for position, name in enumerate(table.column_names):
+            names = getattr(value.features[name], "names", None)
+            if names is not None:
+                labels = [None if k is None else names[k] for k in table[name].to_pylist()]
+                table = table.set_column(position, name, pyarrow.array(labels, "string"))
+    else:
+        table = pyarrow.table(value)
+
+    _require_names(table.column_names, Path("the data frame"))
+    if not table.num_rows:
+        raise InputError("The data frame has no rows.")
+    # Views of texts, as polars has them, are a type of their own.
+    for position, field in enumerate(table.schema):
+        if str(field.type) == "string_view":
+            table = table.set_column(position, field.name, table[field.name].cast("string"))
     return table
 
 
@@ -687,13 +895,27 @@ def escape_formula(text: str) -> str:
 
 
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
+"""The suffixes of files with a JSON object on each line."""
+
+JSON_SUFFIXES = (*JSONL_SUFFIXES, ".json")
+"""The suffixes of files that ``read_json_objects`` reads."""
 
 # Possessive quantifiers (++ and *+) keep the memory constant on strings of any length.
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a JSONL file with their line numbers. Blank lines are skipped."""
+def read_json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a JSON file with their places: ``line 3``, or ``entry 3`` of a list.
+
+    Objects stand on a line each, or in one list in a file that ends in .json. Blank lines are
+    skipped.
+    """
+    if path.suffix.lower() == ".json":
+        entries = _read_json_list(path)
+        if entries is not None:
+            yield from entries
+            return
+
     is_blank = True
     try:
         with path.open(encoding="utf-8-sig") as stream:
@@ -703,12 +925,16 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             while line := stream.readline(MAX_LINE_LENGTH + 1):
                 number += 1
                 if len(line) > MAX_LINE_LENGTH:
-                    raise _json_length_error(path, number, _find_long_field(line))
+                    raise _json_length_error(path, f"line {number}", _find_long_field(line))
                 if not line.strip():
                     continue
 
                 is_blank = False
-                yield number, _parse_object(line, number, path)
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError):
+                    value = None
+                yield f"line {number}", _require_object(value, f"line {number}", path)
     except UnicodeDecodeError:
         raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
     except OSError as error:
@@ -718,18 +944,40 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise FileError(f"{path} has only blank lines.")
 
 
-def _parse_object(line: str, number: int, path: Path) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise FileError(f"Line {number} of {path} is not a JSON object.")
+_JSON_EXPANSION = 8
+"""How many times the size of a JSON file its objects take in memory, about."""
 
-    for name, value in fields.items():
-        if isinstance(value, str) and len(value) > MAX_CELL_LENGTH:
-            raise _json_length_error(path, number, name)
-    return fields
+
+def _read_json_list(path: Path) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the objects of a file that is one list; None if it has an object on each line."""
+    with parse_errors(path, "JSON file"):
+        require_unpacked_size(path, _JSON_EXPANSION * path.stat().st_size)
+        try:
+            values = json.loads(path.read_text(encoding="utf-8-sig"))
+        except json.JSONDecodeError as error:
+            if error.msg == "Extra data":
+                return None
+            raise FileError(
+                f"Line {error.lineno} of {path} is no JSON ({error.msg}): check what is before it."
+            ) from None
+    if not isinstance(values, list):
+        raise FileError(f"{path} is not a list of objects: put its objects into [ ].")
+    if not values:
+        raise FileError(f"{path} is an empty list.")
+    return [
+        (f"entry {number}", _require_object(value, f"entry {number}", path))
+        for number, value in enumerate(values, start=1)
+    ]
+
+
+def _require_object(value: Any, place: str, path: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FileError(f"{place.capitalize()} of {path} is not a JSON object.")
+
+    for name, field in value.items():
+        if isinstance(field, str) and len(field) > MAX_CELL_LENGTH:
+            raise _json_length_error(path, place, name)
+    return value
 
 
 def _find_long_field(line: str) -> str | None:
@@ -743,14 +991,14 @@ def _find_long_field(line: str) -> str | None:
     return None
 
 
-def _json_length_error(path: Path, line: int, field_name: str | None) -> FileError:
+def _json_length_error(path: Path, place: str, field_name: str | None) -> FileError:
     if field_name is None:
         return FileError(
-            f"Line {line} of {path} has more than {MAX_LINE_LENGTH:,} characters: shorten it, or "
-            "remove it."
+            f"{place.capitalize()} of {path} has more than {MAX_LINE_LENGTH:,} characters: "
+            "shorten it, or remove it."
         )
 
     return FileError(
-        f"The field {field_name!r} in line {line} of {path} has more than {MAX_CELL_LENGTH:,} "
+        f"The field {field_name!r} in {place} of {path} has more than {MAX_CELL_LENGTH:,} "
         "characters: shorten it, or remove the line."
     )

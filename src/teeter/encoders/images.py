@@ -32,7 +32,7 @@ __all__ = [
     "read_image",
 ]
 
-_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """Files that are taken for images."""
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]
@@ -66,7 +66,7 @@ def find_images(folder: Path) -> list[Path]:
     images = [path for path in folder.rglob("*") if _is_image(path)]
     if not images:
         left_out = describe_left_out_files(count_left_out_files(folder))
-        reason = left_out or f"no file ends in {', '.join(_IMAGE_SUFFIXES)}."
+        reason = left_out or f"no file ends in {', '.join(IMAGE_SUFFIXES)}."
         raise FileError(f"{folder} has no images: {reason}")
     return sorted(images)
 
@@ -113,7 +113,7 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in _IMAGE_SUFFIXES and path.is_file()
+    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
 
 
 class ImageEncoder(Encoder):

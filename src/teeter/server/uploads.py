@@ -13,10 +13,16 @@ from fastapi import UploadFile
 from fastapi.responses import FileResponse, Response
 
 from teeter.campaigns.items.image_links import SIGNATURE_BYTES, image_suffix
-from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES, require_parquet_size
+from teeter.data.table_files import (
+    JSON_SUFFIXES,
+    TABLE_SUFFIXES,
+    WORKBOOK_SUFFIXES,
+    require_parquet_size,
+    require_workbook_size,
+)
 from teeter.errors import FileError, InputError, MissingExtraError
 
-_SUFFIXES = (*TABLE_SUFFIXES, *JSONL_SUFFIXES)
+_SUFFIXES = (*TABLE_SUFFIXES, *JSON_SUFFIXES)
 
 _MAX_NAME = 80
 _CHUNK = 1024 * 1024
@@ -28,8 +34,8 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     Args:
         file: the upload. Of its name only letters, digits, dots and hyphens are used.
         folder: has one folder per upload.
-        limit: the most bytes that a Parquet file may unpack to. A small file can hold a table that
-            fills the memory.
+        limit: the most bytes that a Parquet file or a spreadsheet may unpack to. A small file can
+            hold a table that fills the memory.
 
     Returns:
         The path of the file. The caller removes its folder.
@@ -55,6 +61,8 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
             shutil.copyfileobj(file.file, target)
         if suffix == ".parquet":
             _require_parquet_size(path, limit)
+        elif suffix in WORKBOOK_SUFFIXES:
+            require_workbook_size(path, limit)
     # Also if the request is cancelled: an upload may be as large as the limit allows.
     except BaseException:
         shutil.rmtree(upload_folder, ignore_errors=True)

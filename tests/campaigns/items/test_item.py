@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
 import pytest
 from PIL import Image
 
@@ -89,7 +88,6 @@ class PandasSeries:
     [
         (PandasFrame(), r"a PandasFrame: give a list of .* frame\.to_dict\('records'\)"),
         (PandasSeries(), r"a PandasSeries: give a list of its values.* series\.tolist\(\)"),
-        (pyarrow.table({"text": ["one"]}), "Cannot read a Table: give a list of dictionaries"),
     ],
 )
 def test_data_frames_are_refused_instead_of_read_as_their_column_names(

@@ -21,6 +21,7 @@ from teeter.campaigns.items.columns import (
     rows_from_mappings,
 )
 from teeter.campaigns.records import ItemKind
+from teeter.data.table_files import refuse_frame
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError
@@ -113,24 +114,6 @@ def parse_items(
         replace(item, row=row) if cells else item
         for item, row, cells in zip(items, table_rows, columns, strict=True)
     ]
-
-
-def refuse_frame(values: Any) -> None:
-    """Raise InputError for a data frame of any library, which would be read as its column names.
-
-    A single column is refused too: its index, which often holds the ids, would be lost.
-    """
-    type_name = type(values).__name__
-    if hasattr(values, "columns"):
-        raise InputError(
-            f"Cannot read a {type_name}: give a list of dictionaries, one per row. In pandas, this "
-            "is frame.to_dict('records')."
-        )
-    if hasattr(values, "to_frame"):
-        raise InputError(
-            f"Cannot read a {type_name}: give a list of its values. In pandas, this is "
-            "series.tolist()."
-        )
 
 
 def _make_card(columns: Mapping[str, Any]) -> str:

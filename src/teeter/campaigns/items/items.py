@@ -21,7 +21,7 @@ from teeter.campaigns.items.columns import (
     typed_value,
 )
 from teeter.campaigns.items.item import require_valid_unicode
-from teeter.campaigns.items.read_items import read_items
+from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Answer,
@@ -46,6 +46,7 @@ from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Part, Reading, StoredItem, cached_by
 from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
+from teeter.data.table_files import split_sheet
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
 
@@ -75,6 +76,14 @@ class Items(Part):
         """Return the columns that the items came with, in the order of their files."""
         with self._campaign.reading() as view:
             return view.tables.columns()
+
+    def source_columns(self) -> ItemColumns:
+        """Return the columns of the texts and ids of the first table that items came from."""
+        with self._campaign.reading() as view:
+            tables = list(view.tables.tables().values())
+        if not tables:
+            return ItemColumns()
+        return ItemColumns(tables[0].text_column, tables[0].id_column)
 
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with; empty if it came without any.
@@ -320,7 +329,7 @@ class Items(Part):
         with self._campaign.reading() as view:
             created = view.campaign().created
             # When the file was written, or moved to its place.
-            status = path.stat()
+            status = split_sheet(path)[0].stat()
             changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
             if not path.is_dir() and format_time(changed_at) < created:
                 return 0, 0
@@ -330,7 +339,7 @@ class Items(Part):
             known_ids |= view.items.aliases().keys()
             tables = list(view.tables.tables().values())
 
-        if path.is_dir():
+        if detect_kind(path) == ItemKind.IMAGE:
             root = Path(settings.folder or path).resolve()
             names = [image.relative_to(root).as_posix() for image in find_images(path.resolve())]
             return sum(name not in known_ids for name in names), 0
@@ -340,11 +349,7 @@ class Items(Part):
         # their ids.
         table = tables[0] if tables else None
         knows_text = table is None or table.text_column is not None
-        entries = read_items(
-            path,
-            ItemColumns() if table is None else ItemColumns(table.text_column, table.id_column),
-            rows=not knows_text,
-        )
+        entries = read_items(path, self.source_columns(), rows=not knows_text)
         has_ids = table is not None and table.id_column is not None
         if not knows_text and not has_ids:
             with self._campaign.reading() as view:

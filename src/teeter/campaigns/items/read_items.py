@@ -1,4 +1,4 @@
-"""Read items from tables, JSON lines, arrays and folders of images.
+"""Read items from tables, data frames, JSON, arrays and folders of images or texts.
 
 A table is read once: for texts, ids and labels, and for the columns to store beside them.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
+from teeter.base.wording import list_some, pluralize
 from teeter.campaigns.items.arrow_columns import read_arrow_rows
 from teeter.campaigns.items.columns import (
     ImportedTable,
@@ -37,7 +38,7 @@ from teeter.data.table_columns import (
     parse_text_template,
 )
 from teeter.data.table_files import (
-    JSONL_SUFFIXES,
+    JSON_SUFFIXES,
     TABLE_SUFFIXES,
     CsvRows,
     Table,
@@ -45,12 +46,14 @@ from teeter.data.table_files import (
     convert_csv_rows,
     is_missing,
     read_arrow_table,
-    read_csv_rows,
+    read_cells,
     read_json_objects,
     read_table,
+    split_sheet,
 )
 from teeter.encoders import format_card
-from teeter.errors import InputError, UnknownNameError
+from teeter.encoders.images import IMAGE_SUFFIXES
+from teeter.errors import FileError, InputError, UnknownNameError
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
@@ -63,35 +66,49 @@ def detect_kind(path: Path) -> ItemKind:
         ('text', 'features')
     """
     if path.is_dir():
-        return ItemKind.IMAGE
+        return ItemKind.TEXT if _is_folder_of_texts(path) else ItemKind.IMAGE
     if path.suffix.lower() in ARRAY_SUFFIXES:
         return ItemKind.FEATURES
 
     return ItemKind.TEXT
 
 
+def _is_folder_of_texts(folder: Path) -> bool:
+    """Return whether a folder has .txt files and no images."""
+    has_texts = False
+    for file in folder.rglob("*"):
+        suffix = file.suffix.lower()
+        if suffix in IMAGE_SUFFIXES:
+            return False
+        has_texts = has_texts or suffix == ".txt"
+    return has_texts
+
+
 def read_items(
-    path: Path,
+    source: Path | Any,
     columns: ItemColumns | None = None,
     *,
     folder: Path | None = None,
     first: int = 0,
     fetcher: ImageFetcher | None = None,
     rows: bool = False,
+    notes: list[str] | None = None,
 ) -> Sequence[Item]:
-    """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
+    """Read items from a table, a data frame, JSON, arrays, or a folder of images or .txt files.
 
     All columns of a table stay with its items, and an export returns them. A cell of a CSV file or
-    a field of a JSONL file may have at most 10 million characters.
+    a field of a JSON file may have at most 10 million characters. Rows without a text are left out.
 
     Args:
-        path: The file or folder.
+        source: The file or folder (``book.xlsx#Sheet`` for one of several sheets), or a
+            ``pyarrow.Table``.
         columns: What the columns of a table hold.
         folder: The campaign's folder of images, if images are added to it.
         first: The number of the first row of an array file without ids; rows are numbered.
         fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
             ``errors``.
         rows: Whether items are the rows of a table, with all columns but those of ids and labels.
+        notes: Gets sentences on what was left out, and on how the file was read.
 
     Raises:
         FileError: If the file cannot be read.
@@ -99,36 +116,92 @@ def read_items(
         UnknownNameError: If there is no column or field of the given name.
     """
     columns = columns or ItemColumns()
+    notes = [] if notes is None else notes
     text, key, label = columns.text, columns.id, columns.labels
-    kind = detect_kind(path)
-    if kind == ItemKind.IMAGE:
-        return list(read_image_items(path, folder))
-    if kind == ItemKind.FEATURES:
-        return _read_array_items(path, first)
+    if isinstance(source, Path):
+        kind = detect_kind(source)
+        if source.is_dir() and kind == ItemKind.TEXT:
+            return _read_text_files(source, notes)
+        if kind == ItemKind.IMAGE:
+            return list(read_image_items(source, folder))
+        if kind == ItemKind.FEATURES:
+            return _read_array_items(source, first)
+
+        expected = "a file of items"
+        if columns.image is not None:
+            expected = "a table of images"
+        elif rows:
+            expected = "a table"
+        require_file(split_sheet(source)[0], (*TABLE_SUFFIXES, *JSON_SUFFIXES), expected)
 
     if columns.image is not None:
-        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
-        return _read_image_table(file, columns, folder=folder, fetcher=fetcher)
+        return _read_image_table(source, columns, folder=folder, fetcher=fetcher, notes=notes)
     if rows:
-        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table")
-        return _read_row_items(file, key=key, label=label)
-    if path.suffix.lower() in JSONL_SUFFIXES:
-        return _read_jsonl_items(path, text=text, key=key, label=label)
+        return _read_row_items(source, key=key, label=label, notes=notes)
+    if _is_json(source):
+        return _read_json_items(source, text=text, key=key, label=label, notes=notes)
+    return _read_table_items(source, text=text, key=key, label=label, notes=notes)
 
-    file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
-    return _read_table_items(file, text=text, key=key, label=label)
+
+def _is_json(source: Any) -> bool:
+    return isinstance(source, Path) and source.suffix.lower() in JSON_SUFFIXES
+
+
+_ENCODINGS = {"utf-16": "UTF-16", "cp1252": "Windows-1252"}
+"""What encodings of CSV files are called, beside UTF-8."""
+
+
+def _note_table(notes: list[str], table: Table, blank_rows: Sequence[int]) -> None:
+    """Note which rows are left out, and how a file is read that is not UTF-8."""
+    lines = [f"line {line}" for line in table.blank]
+    _note_blank(notes, "row", [*lines, *map(table.place, blank_rows)])
+    if table.encoding in _ENCODINGS:
+        notes.append(f"{table.path.name} was read as {_ENCODINGS[table.encoding]}, not as UTF-8.")
+
+
+def _note_blank(notes: list[str], what: str, places: Sequence[str]) -> None:
+    if places:
+        were = "was" if len(places) == 1 else "were"
+        notes.append(
+            f"{pluralize(len(places), what)} without a text {were} left out "
+            f"({list_some(places, 5)})."
+        )
+
+
+def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
+    """Read a folder of .txt files, each a text whose id is its path in the folder."""
+    entries = []
+    blank = []
+    for file in sorted(folder.rglob("*.txt")):
+        name = file.relative_to(folder).as_posix()
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise FileError(f"{file} is not UTF-8 text: save it as UTF-8.") from None
+        except OSError as error:
+            raise FileError(f"Cannot read {file}: {error.strerror}.") from None
+        if text.strip():
+            entries.append({"id": name, "text": text})
+        else:
+            blank.append(name)
+    if not entries:
+        raise FileError(f"All .txt files of {folder} are blank.")
+    _note_blank(notes, "file", blank)
+    return parse_items(entries, ItemKind.TEXT)
 
 
 def _read_image_table(
-    path: Path,
+    source: Any,
     columns: ItemColumns,
     *,
     folder: Path | None,
     fetcher: ImageFetcher | None,
+    notes: list[str],
 ) -> list[Item]:
     """Read a table with a column of images. Those of links are fetched."""
     # As texts first: what they are called, where they are, and all their columns.
-    items = read_items(path, replace(columns, text=columns.image, image=None))
+    items = read_items(source, replace(columns, text=columns.image, image=None), notes=notes)
+    path = source if isinstance(source, Path) else _FRAME
 
     links = [item.content for item in items if item.content and is_link(item.content)]
     paths: dict[str, str] = {}
@@ -158,32 +231,42 @@ def _read_image_table(
     return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
 
 
-def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[Item]:
+def _read_row_items(
+    source: Any, *, key: str | None, label: str | None, notes: list[str]
+) -> list[Item]:
     """Read a table whose rows are the items, each as a card with a line per column."""
-    if path.suffix.lower() in JSONL_SUFFIXES:
-        objects = [fields for _, fields in read_json_objects(path)]
+    if _is_json(source):
+        objects = [fields for _, fields in read_json_objects(source)]
         id_column = key or ("id" if any("id" in fields for fields in objects) else None)
         rows = rows_from_mappings(objects, id_column)
     else:
-        table, read_rows = read_source_table(path)
+        table, read_rows = read_source_table(source)
+        _note_table(notes, table, [])
         id_column = key or _find_id_column(table, None)
         rows = read_rows(id_column)
 
     names = rows[0].table.names
     require_columns([name for name in (key, label) if name is not None], names)
     entries = []
-    for row in rows:
+    filled = []
+    blank = []
+    for number, row in enumerate(rows):
         cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
         entry: dict[str, Any] = {}
         if id_column is not None:
             entry["id"] = cells.pop(id_column) or None
         if label is not None:
             entry["label"] = cells.pop(label, None)
+        if not any(cell.strip() for cell in cells.values()):
+            blank.append(f"row {number + 1}")
+            continue
+        filled.append(row)
         # A column without a name is an index, such as pandas writes.
         card = {name: format_card_cell(cell) for name, cell in cells.items() if name}
         entries.append({**entry, "text": format_card(card)})
 
-    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+    _note_blank(notes, "row", blank)
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), filled)
 
 
 def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
@@ -192,11 +275,11 @@ def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
     Args:
         path: A file that ``read_items`` reads without a column of labels.
     """
-    suffix = path.suffix.lower()
-    if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSONL_SUFFIXES):
+    suffix = split_sheet(path)[0].suffix.lower()
+    if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSON_SUFFIXES):
         return None
 
-    if suffix in JSONL_SUFFIXES:
+    if _is_json(path):
         objects = [fields for _, fields in read_json_objects(path)]
         column = find_label_column(list(dict.fromkeys(name for row in objects for name in row)))
         cells = [row.get(column or "") for row in objects]
@@ -228,9 +311,9 @@ def _read_array_items(path: Path, first: int) -> list[Item]:
 
 
 def _read_table_items(
-    path: Path, *, text: str | None, key: str | None, label: str | None
+    source: Any, *, text: str | None, key: str | None, label: str | None, notes: list[str]
 ) -> list[Item]:
-    table, read_rows = read_source_table(path)
+    table, read_rows = read_source_table(source)
     for name in (key, label):
         if name is not None:
             table.require(name)
@@ -240,29 +323,37 @@ def _read_table_items(
         text or find_text_column(names, table.path), [*names, *table.nested], table.path
     )
     texts = _fill_template(template, table)
+    filled = [row for row, content in enumerate(texts) if content.strip()]
+    if not filled:
+        described = " and ".join(repr(name) for name in template.columns)
+        raise InputError(
+            f"No row of {table.path} has a text in {described}: choose another column."
+        )
+    _note_table(notes, table, sorted(set(range(len(texts))) - set(filled)))
 
     id_column = key or _find_id_column(table, template.only_column)
-    ids = None if id_column is None else table.ids(id_column)
+    ids = None if id_column is None else table.ids(id_column, filled)
     labels = None if label is None else table.texts(label)
 
     entries = []
-    for row, content in enumerate(texts):
-        entry: dict[str, Any] = {"text": content}
+    for position, row in enumerate(filled):
+        entry: dict[str, Any] = {"text": texts[row]}
         if ids is not None:
-            entry["id"] = ids[row]
+            entry["id"] = ids[position]
         if labels is not None:
             entry["label"] = labels[row]
         entries.append(entry)
 
     items = parse_items(entries, ItemKind.TEXT)
-    return _attach_rows(items, read_rows(id_column), template.only_column)
+    table_rows = read_rows(id_column)
+    return _attach_rows(items, [table_rows[row] for row in filled], template.only_column)
 
 
 def _fill_template(template: TextTemplate, table: Table) -> list[str]:
-    """Return the text of every row.
+    """Return the text of every row, which may be blank.
 
     Raises:
-        InputError: If a column has no texts, or if a row has none.
+        InputError: If a column has no texts.
     """
     for name in template.columns:
         if name in table.nested:
@@ -272,19 +363,10 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
             )
 
     columns = {name: table.texts(name) for name in template.columns}
-    texts = []
-    for row in range(len(table)):
-        content = template.fill({name: cells[row] for name, cells in columns.items()})
-        if not content.strip():
-            described = " and ".join(repr(name) for name in template.columns)
-            subject = "Column" if len(columns) == 1 else "Columns"
-            are_blank = "is blank" if len(columns) == 1 else "are blank"
-            raise InputError(
-                f"{subject} {described} of {table.path} {are_blank} in {table.place(row)}: give "
-                "every row a text."
-            )
-        texts.append(content)
-    return texts
+    return [
+        template.fill({name: cells[row] for name, cells in columns.items()})
+        for row in range(len(table))
+    ]
 
 
 def _attach_rows(
@@ -305,17 +387,17 @@ def _find_id_column(table: Table, text_column: str | None) -> str | None:
     return None
 
 
-def _read_jsonl_items(
-    path: Path, *, text: str | None, key: str | None, label: str | None
+def _read_json_items(
+    path: Path, *, text: str | None, key: str | None, label: str | None, notes: list[str]
 ) -> list[Item]:
-    objects = list(read_json_objects(require_file(path, JSONL_SUFFIXES, "a file of JSON lines")))
+    objects = list(read_json_objects(path))
 
     # A dict keeps the order of the fields, for the hint in the error message.
     field_names = dict.fromkeys(name for _, fields in objects for name in fields)
     for name in (key, label):
         if name is not None and name not in field_names:
             raise UnknownNameError(
-                f"No line of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
+                f"No object of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
             )
 
     template = None
@@ -323,19 +405,25 @@ def _read_jsonl_items(
         template = parse_text_template(text, list(field_names), path)
 
     entries = []
-    for line, fields in objects:
+    filled = []
+    blank = []
+    for place, fields in objects:
         if template is None:
             text_field = text or _find_text_field(fields)
             content = fields.get(text_field)
-            if not isinstance(content, str):
+            if (content is not None and not isinstance(content, str)) or text_field not in fields:
                 raise InputError(
-                    f"Line {line} of {path} has no text in {text_field!r}: choose another text "
-                    "column (text=)."
+                    f"{place.capitalize()} of {path} has no text in {text_field!r}: choose "
+                    "another text column (text=)."
                 )
         else:
             cells = {name: format_cell(fields.get(name)) for name in template.columns}
             content = template.fill(cells)
 
+        if content is None or not content.strip():
+            blank.append(place)
+            continue
+        filled.append(fields)
         entries.append(
             {
                 "id": fields.get(key or "id"),
@@ -345,8 +433,11 @@ def _read_jsonl_items(
         )
 
     id_column = key or ("id" if "id" in field_names else None)
-    rows = rows_from_mappings([fields for _, fields in objects], id_column)
-    text_fields = {text or _find_text_field(fields) for _, fields in objects}
+    if not entries:
+        raise InputError(f"No object of {path} has a text: choose another text column (text=).")
+    _note_blank(notes, "object", blank)
+    rows = rows_from_mappings(filled, id_column)
+    text_fields = {text or _find_text_field(fields) for fields in filled}
     has_text_field = template is None and len(text_fields) == 1
     text_column = text_fields.pop() if has_text_field else None
     return _attach_rows(parse_items(entries, ItemKind.TEXT), rows, text_column)
@@ -364,21 +455,26 @@ RowReader: TypeAlias = Callable[[str | None], list[TableRow]]
 """Returns all rows of a file as they are stored, given the column of the item ids, if any."""
 
 
-def read_source_table(path: Path) -> tuple[Table, RowReader]:
-    """Read a CSV or Parquet file once, for the items and for their columns.
+_FRAME = Path("the data frame")
+"""What errors call a table that is no file."""
+
+
+def read_source_table(source: Any) -> tuple[Table, RowReader]:
+    """Read a table or a data frame once, for the items and for their columns.
 
     Returns:
         Its columns of texts, numbers and vectors; and what returns its rows with all columns.
 
     Raises:
         FileError: If the file cannot be read or has no usable column.
-        MissingExtraError: If it is a Parquet file and pyarrow is not installed.
+        MissingExtraError: If it needs a package that is not installed.
     """
-    if path.suffix.lower() == ".parquet":
-        arrow_table = read_arrow_table(path)
+    path = source if isinstance(source, Path) else _FRAME
+    if path is _FRAME or path.suffix.lower() == ".parquet":
+        arrow_table = source if path is _FRAME else read_arrow_table(path)
         return convert_arrow_table(arrow_table, path), partial(read_arrow_rows, arrow_table)
 
-    content = read_csv_rows(path)
+    content = read_cells(path)
     return convert_csv_rows(content, path), partial(_csv_table_rows, content)
 
 

@@ -25,7 +25,7 @@ from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
 from teeter.base.wording import list_some, pluralize
 from teeter.campaigns.classes import as_class_name
-from teeter.campaigns.items.item import refuse_frame, require_printable
+from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.records import (
@@ -44,11 +44,12 @@ from teeter.campaigns.store import (
     Suggestion,
 )
 from teeter.data.table_files import (
-    JSONL_SUFFIXES,
+    JSON_SUFFIXES,
     TABLE_SUFFIXES,
     is_missing,
     read_json_objects,
     read_table,
+    refuse_frame,
 )
 from teeter.errors import InputError
 
@@ -88,12 +89,12 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
         InputError: it has no ids or no predictions, a probability is no number from 0 to 1, or
             those of a row do not cover the classes or do not add up to 1.
     """
-    file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of predictions")
+    file = require_file(path, (*TABLE_SUFFIXES, *JSON_SUFFIXES), "a file of predictions")
 
-    if file.suffix.lower() in JSONL_SUFFIXES:
+    if file.suffix.lower() in JSON_SUFFIXES:
         objects = list(read_json_objects(file))
         rows = [fields for _, fields in objects]
-        places = [f"line {line}" for line, _ in objects]
+        places = [place for place, _ in objects]
     else:
         table = read_table(file)
         places = [table.place(number) for number in range(len(table))]

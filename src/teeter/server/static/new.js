@@ -15,18 +15,18 @@ function describeEncoding(state) {
   return `${state.done.toLocaleString("en")} of ${state.total.toLocaleString("en")} items are encoded${left}.`;
 }
 
-// Links that could not be fetched and files that are no images are lost from the campaign: say so
-// before it opens.
+// Links that could not be fetched, files that are no images and rows without a text are lost from the
+// campaign: say so before it opens.
 function openCampaign(result) {
   const address = `/c/${result.slug}`;
   const imported = result.imported;
   const leftOut = Object.entries(imported.left_out_files);
-  if (!imported.failed && !leftOut.length) {
+  if (!imported.failed && !leftOut.length && !imported.notes.length) {
     location.href = address;
     return;
   }
 
-  const sentences = [];
+  const sentences = [...imported.notes];
   if (imported.failed) {
     sentences.push(`${imported.failed.toLocaleString("en")} images could not be fetched. ${imported.failed_items[0][1]}`);
   }

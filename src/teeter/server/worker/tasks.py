@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +314,7 @@ def add_items(
             left out alone.
     """
     fetcher: ImageFetcher | None = None
+    notes: list[str] = []
     if isinstance(items, Path):
         columns = columns or ItemColumns()
         folder = campaign.image_folder
@@ -321,10 +323,16 @@ def add_items(
         if folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
         items = read_items(
-            items, columns, folder=folder, fetcher=fetcher, rows=campaign.settings.has_rows
+            items,
+            columns,
+            folder=folder,
+            fetcher=fetcher,
+            rows=campaign.settings.has_rows,
+            notes=notes,
         )
 
     result = campaign.add(items, encode_all=False, who=who)
+    result = replace(result, notes=tuple(notes))
     if fetcher is not None:
         result = result.with_failed(fetcher.errors)
     return result.shortened()
