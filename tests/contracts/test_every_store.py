@@ -342,9 +342,13 @@ def play_steps(database: Database, steps: Sequence[Step]) -> list[dict[tuple[str
                 kind = AnswerKind(step)
                 answer_label = name if kind is AnswerKind.LABEL else None
                 answer = Answer(item, annotator, kind, answer_label)
-                change.answers.record(answer)
-                given_answers.setdefault((item, annotator), []).append(answer)
-                order[annotator].append((item, annotator))
+                receipt = change.answers.record(answer)
+                answers = given_answers.setdefault((item, annotator), [])
+                # What an annotator says again counts once, and is taken back once.
+                assert receipt.recorded == (answers[-1:] != [answer])
+                if receipt.recorded:
+                    answers.append(answer)
+                    order[annotator].append((item, annotator))
 
     expected = {place: answers[-1] for place, answers in given_answers.items() if answers}
     with store.reading() as view:

@@ -121,23 +121,24 @@ def test_texts_are_predicted_by_the_newest_model_which_is_loaded_once(
 ) -> None:
     path = tmp_path / "texts.teeter"
     make_labelled_campaign(path, 40)
-    loaded: list[int] = []
+    loaded: list[Classifier] = []
     load = Campaign.classifier
 
     def load_and_note(campaign: Campaign) -> Classifier:
         classifier = load(campaign)
-        loaded.append(classifier.info.model)
+        if classifier not in loaded:
+            loaded.append(classifier)
         return classifier
 
     monkeypatch.setattr(Campaign, "classifier", load_and_note)
     request = Request(PREDICT, str(path), {"texts": [text(1000)]})
     model = handlers.run(request, ignore)[0]
     handlers.run(request, ignore)
-    assert loaded == [model]
+    assert [classifier.info.model for classifier in loaded] == [model]
 
     handlers.run(Request(TRAIN, str(path), {}), ignore)
     assert handlers.run(request, ignore)[0] == model + 1
-    assert loaded == [model, model + 1]
+    assert [classifier.info.model for classifier in loaded] == [model, model + 1]
 
 
 def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
