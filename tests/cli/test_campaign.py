@@ -148,7 +148,7 @@ def test_a_line_separator_inside_a_text_does_not_end_a_line(tmp_path: Path) -> N
         message = refuse_campaign(
             "new", path, "--classes", "a,b", option, "z", "--file", tmp_path / "c"
         )
-        assert "No line of" in message
+        assert "No object of" in message
         assert "has a field 'z'" in message
 
 

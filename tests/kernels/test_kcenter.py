@@ -112,7 +112,7 @@ def test_a_pool_of_copies_is_picked_in_order() -> None:
 def test_pairs_of_rows_are_never_all_there() -> None:
     features = draw(12_000, 4, 0).float()
     centres = draw(500, 4, 1).float()
-    assert measure_peak_memory(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5
+    assert measure_peak_memory(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 4
 
 
 @pytest.mark.gpu

@@ -48,7 +48,7 @@ from teeter.campaigns.items.item import (
     require_printable,
     require_valid_unicode,
 )
-from teeter.campaigns.items.items import Items
+from teeter.campaigns.items.items import Items, source_columns
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
@@ -446,6 +446,12 @@ class Campaign(CampaignStore):
         encoding = encode_missing_items(self, prepared, who=who, progress=progress)
         return replace(imported, encoding=encoding)
 
+    def _read_frame(self, table: Any, notes: list[str]) -> Sequence[Item]:
+        """Read an arrow table whose columns are those of the campaign's first table."""
+        with self.reading() as view:
+            columns = source_columns(list(view.tables.tables().values()))
+        return read_items(table, columns, rows=self.settings.has_rows, notes=notes)
+
     def _store_items(
         self,
         items: Iterable[Any],
@@ -458,8 +464,7 @@ class Campaign(CampaignStore):
         notes: list[str] = []
         table = arrow_table_of(items)
         if table is not None:
-            columns = self.items.source_columns()
-            items = read_items(table, columns, rows=settings.has_rows, notes=notes)
+            items = self._read_frame(table, notes)
         failed: dict[str, str] = {}
         if settings.kind == ItemKind.IMAGE and folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
@@ -809,8 +814,7 @@ class Campaign(CampaignStore):
         table = arrow_table_of(contents)
         if table is not None:
             notes: list[str] = []
-            columns = self.items.source_columns()
-            items = read_items(table, columns, rows=self.settings.has_rows, notes=notes)
+            items = self._read_frame(table, notes)
             if notes:
                 raise InputError(f"{notes[0]} Every row needs one to be predicted.")
             contents = [item.content for item in items]

@@ -24,6 +24,7 @@ from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [
+    "IMAGE_SUFFIXES",
     "ImageEncoder",
     "Pictures",
     "count_left_out_files",

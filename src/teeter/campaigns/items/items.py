@@ -14,6 +14,7 @@ from safetensors.numpy import load
 from teeter.base.files import resolve_inside
 from teeter.campaigns.items.change_items import change_item, require_items
 from teeter.campaigns.items.columns import (
+    ImportedTable,
     drop_infinite,
     parse_column_filter,
     read_shown_columns,
@@ -76,14 +77,6 @@ class Items(Part):
         """Return the columns that the items came with, in the order of their files."""
         with self._campaign.reading() as view:
             return view.tables.columns()
-
-    def source_columns(self) -> ItemColumns:
-        """Return the columns of the texts and ids of the first table that items came from."""
-        with self._campaign.reading() as view:
-            tables = list(view.tables.tables().values())
-        if not tables:
-            return ItemColumns()
-        return ItemColumns(tables[0].text_column, tables[0].id_column)
 
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with; empty if it came without any.
@@ -349,7 +342,7 @@ class Items(Part):
         # their ids.
         table = tables[0] if tables else None
         knows_text = table is None or table.text_column is not None
-        entries = read_items(path, self.source_columns(), rows=not knows_text)
+        entries = read_items(path, source_columns(tables), rows=not knows_text)
         has_ids = table is not None and table.id_column is not None
         if not knows_text and not has_ids:
             with self._campaign.reading() as view:
@@ -470,6 +463,13 @@ class Items(Part):
             )
             changed.append(prediction)
         return changed
+
+
+def source_columns(tables: Sequence[ImportedTable]) -> ItemColumns:
+    """Return the columns of the texts and ids of the first table that items came from."""
+    if not tables:
+        return ItemColumns()
+    return ItemColumns(tables[0].text_column, tables[0].id_column)
 
 
 def read_content(view: Reading, row: StoredItem) -> ItemContent:
