@@ -7,6 +7,9 @@ more. The list in "Connect other systems" says why, for each request that change
 
 An answer becomes the record that the server made it from. Fields that this version does not know
 are left out, and those that an older server does not send have their defaults.
+
+Programs that only talk to a server should start at once, so importing this module loads neither
+torch nor NumPy nor SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -31,8 +34,9 @@ from pydantic import TypeAdapter
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.base.version import __version__
-from teeter.campaigns.items.item import ITEM_FIELDS, ROW_FIELDS
 from teeter.campaigns.records import (
+    ITEM_FIELDS,
+    ROW_FIELDS,
     Agreement,
     AnnotatorStats,
     AnswerKind,
@@ -67,9 +71,6 @@ from teeter.campaigns.records import (
     UndoResult,
 )
 from teeter.campaigns.settings import Settings
-from teeter.classifier import Prediction
-from teeter.classifier.classifier import require_texts
-from teeter.data.table_files import refuse_frame
 from teeter.errors import (
     FileError,
     InputError,
@@ -78,6 +79,9 @@ from teeter.errors import (
     UnknownItemError,
     UnknownNameError,
 )
+
+if TYPE_CHECKING:
+    from teeter.classifier import Prediction
 
 RecordT = TypeVar("RecordT")
 
@@ -212,6 +216,8 @@ class RemoteCampaign(_Remote):
             What happened to them, as ``Campaign.add`` says it. If a reply was lost, items that are
             there under their own ids count as new, because the lost request may have added them.
         """
+        from teeter.data.table_files import refuse_frame
+
         refuse_frame(items)
         settings = self.settings
         result = ImportResult()
@@ -299,6 +305,9 @@ class RemoteCampaign(_Remote):
 
     def predict(self, contents: Sequence[str]) -> list[Prediction]:
         """Return the most probable class of new texts, each with a calibrated probability."""
+        from teeter.classifier import Prediction
+        from teeter.classifier.classifier import require_texts
+
         contents = require_texts(contents)
         predictions: list[Prediction] = []
         for start in range(0, len(contents), _MAX_ITEMS):

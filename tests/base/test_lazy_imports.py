@@ -142,6 +142,16 @@ def test_records_and_settings_import_the_standard_library_only() -> None:
     )
 
 
+def test_the_client_starts_without_what_computes_and_stores() -> None:
+    """A program that only talks to a server waits for none of them."""
+    pytest.importorskip("httpx2")
+    program = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'numpy', 'sqlalchemy']); "
+        "import teeter.client; from teeter import connect"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_importing_the_server_does_not_load_torch() -> None:
     """The server leaves training to a worker process, so it need not wait for torch."""
     pytest.importorskip("fastapi")

@@ -5,8 +5,8 @@
 State files are safetensors files whose metadata has a JSON header under the key ``teeter``. Reading
 one never runs code from it.
 
-Writing text files must not take the second that loading torch takes: the functions for state files
-load it themselves.
+Writing text files must not take the second that loading torch and NumPy takes: the functions for
+state files load them themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, overload
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from teeter.errors import FileError, InputError, TeeterError
@@ -352,6 +351,7 @@ def split_arrays(
     Raises:
         InputError: if a NumPy array does not contain numbers.
     """
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -443,6 +443,8 @@ def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _to_json(value: object) -> Any:
     """Return a NumPy number as a Python one, for ``json.dumps``."""
+    import numpy as np
+
     if isinstance(value, np.generic):
         return value.item()
     raise InputError(

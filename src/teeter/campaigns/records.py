@@ -17,6 +17,12 @@ ResultT = TypeVar("ResultT")
 DEFAULT_ANNOTATOR = "me"
 """The annotator's name for people who label alone."""
 
+ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
+"""The fields of a dictionary that make an item. All others are columns beside it."""
+
+ROW_FIELDS = frozenset({"id", "label"})
+"""The same for an item that is a whole row."""
+
 
 class ItemKind(StrEnum):
     """What an annotator sees of an item."""

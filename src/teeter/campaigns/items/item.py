@@ -20,7 +20,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     rows_from_mappings,
 )
-from teeter.campaigns.records import ItemKind
+from teeter.campaigns.records import ITEM_FIELDS, ROW_FIELDS, ItemKind
 from teeter.data.table_files import refuse_frame
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
@@ -37,12 +37,6 @@ _MAX_CARD_CELL = 1_000
 
 _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 """The Unicode categories of control characters, line separators and paragraph separators."""
-
-ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
-"""The fields of a dictionary that make an item. All others are columns beside it."""
-
-ROW_FIELDS = frozenset({"id", "label"})
-"""The same for an item that is a whole row."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from teeter.campaigns.items.columns import parse_column_filter
-from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
+    ITEM_FIELDS,
     Answer,
     AnswerKind,
     ImportResult,
