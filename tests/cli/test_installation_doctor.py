@@ -38,6 +38,29 @@ def test_one_line_says_what_is_missing(teeter: Teeter, label_lacks: Callable[...
     assert printed == "To label, run pip install 'teeter[label]'. It adds fastapi, uvicorn.\n"
 
 
+def test_cuda_without_a_gpu_is_named_with_its_size(
+    teeter: Teeter,
+    label_lacks: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    label_lacks()
+    for name in ("nvidia_cublas", "cuda_bindings", "numpy_for_tests"):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name.replace('_', '-')}\nVersion: 1.0\n")
+        (folder / "RECORD").write_text(f"{name}/library.so,,800000000\n{name}/__init__.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    printed = " ".join(teeter("doctor").stdout.split())
+    assert "finds no GPU here, but CUDA packages take 1.6 GB" in printed
+    assert "pip uninstall torch cuda-bindings nvidia-cublas, then pip install torch" in printed
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert "CUDA" not in teeter("doctor").stdout
+
+
 def test_the_report_has_all_sections(teeter: Teeter) -> None:
     _, *lines = teeter("doctor", "--all").stdout.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == TITLES

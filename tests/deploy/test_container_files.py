@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from cli.commands import build_command
 from teeter.cli import app
+from teeter.cli.installation import CPU_INDEX
 from teeter.cli.serve import _read_tokens
+from teeter.encoders.image_encoders import EFFICIENTNET_PACKAGE
+from teeter.encoders.minilm import MINILM_PACKAGE
 from teeter.server.access import HEALTH_PATH, read_login_config, read_server_settings
 
 yaml = pytest.importorskip("yaml")
@@ -50,6 +54,14 @@ def test_the_image_installs_extras_that_exist() -> None:
     names = extras.removeprefix("EXTRAS=").split(",")
     assert set(names) <= set(project["optional-dependencies"])
     assert names == ["team"]
+
+    # The pretrained encoders are part of the image: it downloads nothing when it runs.
+    requirements = project["optional-dependencies"]
+    assert "teeter[label]" in requirements["team"]
+    packages = {Requirement(line).name for line in requirements["label"]}
+    assert {MINILM_PACKAGE.distribution, EFFICIENTNET_PACKAGE.distribution} <= packages
+    (index,) = [line for line in instructions("ARG") if line.startswith("TORCH_INDEX=")]
+    assert index == f"TORCH_INDEX={CPU_INDEX}"
 
 
 def test_what_is_copied_exists_and_is_not_ignored() -> None:

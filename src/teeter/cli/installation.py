@@ -48,6 +48,9 @@ _PACKAGES = (
 )
 """Packages whose versions matter in a bug report."""
 
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch offers its builds without CUDA."""
+
 _REQUIREMENT = re.compile(r"(?P<package>[\w.-]+).*extra\s*==\s*['\"](?P<extra>[\w.-]+)['\"]")
 """A requirement of an extra, such as ``pyarrow>=18; extra == 'parquet'``."""
 
@@ -94,6 +97,8 @@ class Diagnosis:
     """The packages that each optional part of teeter needs and that are not installed."""
     encoders: tuple[EncoderCheck, ...]
     folders: tuple[Folder, ...]
+    unused_cuda: dict[str, int]
+    """The packages for NVIDIA GPUs on a machine without one, each with its size in bytes."""
 
 
 def diagnose() -> Diagnosis:
@@ -117,6 +122,7 @@ def diagnose() -> Diagnosis:
         extras=_check_extras(requires("teeter") or []),
         encoders=tuple(_find_encoders()),
         folders=tuple(_find_folders()),
+        unused_cuda={} if torch.cuda.is_available() else _find_cuda_packages(),
     )
 
 
@@ -141,6 +147,15 @@ def _find_devices() -> dict[str, str]:
         devices["mps"] = "Apple GPU"
 
     return devices
+
+
+def _find_cuda_packages() -> dict[str, int]:
+    """Return the packages of CUDA that are installed, each with its size in bytes."""
+    sizes = {}
+    for distribution in distributions():
+        if distribution.name.startswith(("nvidia-", "cuda-")):
+            sizes[distribution.name] = sum(file.size or 0 for file in distribution.files or ())
+    return sizes
 
 
 def _check_extras(requirements: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -255,6 +270,14 @@ def doctor(
         echo_wrapped(f"To label, run pip install 'teeter[label]'. It adds {', '.join(missing)}.")
     else:
         echo_wrapped("All that labelling needs is installed. To begin, run teeter try.")
+    if diagnosis.unused_cuda:
+        gigabytes = sum(diagnosis.unused_cuda.values()) / 1e9
+        packages = " ".join(sorted(diagnosis.unused_cuda))
+        echo_wrapped(
+            f"PyTorch finds no GPU here, but CUDA packages take {gigabytes:.1f} GB. To remove "
+            f"them, run pip uninstall torch {packages}, then pip install torch --index-url "
+            f"{CPU_INDEX}."
+        )
     if not show_all:
         return
     for title, lines in _sections(diagnosis).items():
