@@ -157,12 +157,13 @@ def test_an_encoding_is_current_only_when_it_is_marked_so(store: CampaignStore) 
 
         change.encodings.make_current(first.row_id)
         change.encodings.write(second.row_id, {"a1": np.ones(2, np.float32)})
-        missing = change.encodings.missing_items(second.row_id)
-        assert [item.item_id for item in missing] == ["a0", "a2", "a3", "a4", "a5"]
+        assert change.encodings.missing_items(second.row_id) == ["a0", "a2", "a3", "a4", "a5"]
         assert change.encodings.count_missing(first.row_id) == 6
         assert change.encodings.encoded_row_ids() == []
+        assert not change.encodings.has_vectors()
 
         change.encodings.make_current(second.row_id)
+        assert change.encodings.has_vectors()
         assert len(change.encodings.encoded_row_ids()) == 1
         change.encodings.remove(first.row_id)
         assert [stored.encoder for stored in change.encodings.all()] == ["second"]

@@ -51,7 +51,6 @@ from teeter.campaigns.items.item import (
 from teeter.campaigns.items.items import Items, source_columns
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
-    ENOUGH_TO_BEGIN,
     PreparedEncoder,
     ProgressReport,
     encode_missing_items,
@@ -195,7 +194,7 @@ class Campaign(CampaignStore):
         descriptions: Mapping[str, ClassDescription] | None = None,
         fetcher: ImageFetcher | None = None,
         clock: Clock = utc_now,
-        encode_all: bool = True,
+        encode_now: bool = True,
         progress: ProgressReport | None = None,
     ) -> Campaign:
         """Create a campaign with its items, atomically: complete or not at all.
@@ -220,8 +219,8 @@ class Campaign(CampaignStore):
             fetcher: fetches links to images, and says in which folder images are. By default it is
                 the folder of the table, and links may be read with the credentials of this machine.
             clock: returns the current time.
-            encode_all: whether to encode all items. If not, a few thousand items are encoded, which
-                is enough to begin to label, and ``encode`` must be called for the others.
+            encode_now: whether to encode the items. If not, ``encode`` must be called for them;
+                labelling can begin soon after it has started.
             progress: called with the number of encoded items and the number of all items.
 
         Raises:
@@ -270,7 +269,7 @@ class Campaign(CampaignStore):
                 temporary, name, classes, settings, descriptions=descriptions, clock=clock
             )
             try:
-                imported, prepared = campaign._store_items(items)
+                imported, prepared = campaign._store_items(items, encode_now=encode_now)
                 if not isinstance(location, Path):
                     copy_to_location(campaign.database, name, location)
             finally:
@@ -280,13 +279,9 @@ class Campaign(CampaignStore):
 
         campaign = cls.open(location, name, clock=clock)
         try:
-            if prepared is not None:
+            if prepared is not None and encode_now:
                 encoding = encode_missing_items(
-                    campaign,
-                    prepared,
-                    who=DEFAULT_ANNOTATOR,
-                    progress=progress,
-                    limit=None if encode_all else ENOUGH_TO_BEGIN,
+                    campaign, prepared, who=DEFAULT_ANNOTATOR, progress=progress
                 )
                 imported = replace(imported, encoding=encoding)
         except BaseException:
@@ -413,7 +408,7 @@ class Campaign(CampaignStore):
         items: Iterable[Any],
         *,
         encoder: EncoderFunction | None = None,
-        encode_all: bool = True,
+        encode_now: bool = True,
         who: str = DEFAULT_ANNOTATOR,
         progress: ProgressReport | None = None,
     ) -> ImportResult:
@@ -432,7 +427,7 @@ class Campaign(CampaignStore):
                 In a campaign of table rows (``Settings.rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
-            encode_all: whether to encode the items now. If not, ``encode`` must be called for them.
+            encode_now: whether to encode the items. If not, ``encode`` must be called for them.
             who: who adds them, for the history.
             progress: called with the number of encoded items and the number of all items.
 
@@ -440,8 +435,10 @@ class Campaign(CampaignStore):
             InputError: an item cannot be added. Then none is. Only items whose links cannot be
                 fetched are left out alone, and stand in ``ImportResult.failed_items``.
         """
-        imported, prepared = self._store_items(items, encoder=encoder, who=who)
-        if prepared is None or not encode_all:
+        imported, prepared = self._store_items(
+            items, encoder=encoder, encode_now=encode_now, who=who
+        )
+        if prepared is None or not encode_now:
             return imported
         encoding = encode_missing_items(self, prepared, who=who, progress=progress)
         return replace(imported, encoding=encoding)
@@ -457,6 +454,7 @@ class Campaign(CampaignStore):
         items: Iterable[Any],
         *,
         encoder: EncoderFunction | None = None,
+        encode_now: bool = True,
         who: str = DEFAULT_ANNOTATOR,
     ) -> tuple[ImportResult, PreparedEncoder | None]:
         settings = self.settings
@@ -475,7 +473,9 @@ class Campaign(CampaignStore):
         require_kind(new_items, settings.kind)
         if not self.items.columns():
             require_shown_columns(settings.show, new_items)
-        imported, prepared = store_items(self, new_items, encoder=encoder, who=who)
+        imported, prepared = store_items(
+            self, new_items, encoder=encoder, encode_now=encode_now, who=who
+        )
         return replace(imported.with_failed(failed), notes=tuple(notes)), prepared
 
     def encode(

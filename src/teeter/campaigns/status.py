@@ -97,6 +97,11 @@ def count_unencoded(view: Reading) -> int:
     return view.encodings.count_missing(current.row_id)
 
 
+def has_only_unencoded_items(view: Reading) -> bool:
+    """Return whether there are items, but none is encoded yet."""
+    return not view.encodings.has_vectors() and view.items.count() > 0
+
+
 def _measure_progress(
     snapshot: CampaignSnapshot, model_facts: Sequence[Mapping[str, Any]], settings: Settings
 ) -> Progress:

@@ -892,7 +892,7 @@ def create_campaign(
     columns: ItemColumns,
     *,
     describe: Path | None = None,
-    encode_all: bool = True,
+    encode_now: bool = True,
 ) -> None:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
 
@@ -904,7 +904,7 @@ def create_campaign(
         settings: settings of the campaign. Their kind and folder are taken from ``items``.
         columns: what the columns of a table hold.
         describe: file that says what the classes mean. Default: the file of classes, if it does.
-        encode_all: whether to encode all items now, or only enough to begin to label.
+        encode_now: whether to encode the items now, or leave that to a server.
 
     Raises:
         InputError: if the file already exists, or if something does not fit.
@@ -929,7 +929,7 @@ def create_campaign(
             settings=settings,
             columns=columns,
             descriptions=None if describe is None else read_descriptions(describe),
-            encode_all=encode_all,
+            encode_now=encode_now,
             progress=show_progress,
         )
     with closing(campaign.database):
@@ -949,8 +949,7 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         echo_wrapped(note)
     report_left_out_files(items)
     _report_failed_links([reason for _, reason in result.failed_items])
-    if result.encoding is not None:
-        _report_encoding(campaign, result.encoding)
+    _report_encoding(campaign, result.encoding)
     if result.duplicates:
         count = pluralize(result.duplicates, "duplicate")
         example = _describe_duplicate(campaign, result.duplicate_items[0])
@@ -963,19 +962,24 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         )
 
 
-def _report_encoding(campaign: Campaign, encoding: EncodingResult) -> None:
+def _report_encoding(campaign: Campaign, encoding: EncodingResult | None) -> None:
     """Say which encoder a new campaign uses, whether class names help, and what is not encoded."""
+    from teeter.campaigns.learning.encoding import choose_encoder, has_unencoded_items
     from teeter.campaigns.learning.prior import explain_names
     from teeter.campaigns.records import ItemKind
 
-    echo_wrapped(encoding.sentence)
+    is_encoded_later = has_unencoded_items(campaign)
+    if encoding is not None:
+        echo_wrapped(encoding.sentence)
+    elif is_encoded_later:
+        echo_wrapped(choose_encoder(campaign.settings).sentence)
     has_texts = campaign.settings.kind == ItemKind.TEXT
     if campaign.classes.descriptions() or (has_texts and campaign.settings.names):
         echo_wrapped(explain_names(campaign))
-    if encoding.unencoded:
-        unencoded = pluralize(encoding.unencoded, "item")
-        typer.echo(f"{unencoded} will be encoded while you label.")
-    _report_unreadable(encoding)
+    if is_encoded_later:
+        typer.echo("The items are encoded while you label.")
+    if encoding is not None:
+        _report_unreadable(encoding)
 
 
 def report_left_out_files(items: Path) -> None:

@@ -417,7 +417,7 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
     if not Path(file).exists():
         # The server encodes the rest, so that the page opens within seconds.
         settings = Settings(encoder=encoder)
-        create_campaign(path, file, classes, settings, ItemColumns(), encode_all=False)
+        create_campaign(path, file, classes, settings, ItemColumns(), encode_now=False)
         return Path(file)
 
     with open_campaign(file) as opened:

@@ -568,7 +568,7 @@ class Workspace:
             columns=columns,
         )
         creating.add_done_callback(open_created)
-        started = self._follow(opened, str(path))
+        started = self._follow(opened)
         self._creations[path.stem] = (asked, started)
         return started
 

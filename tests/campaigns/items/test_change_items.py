@@ -338,7 +338,7 @@ def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
 def test_a_text_that_another_process_adds_meanwhile_is_taken(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_before_writing(monkeypatch, lambda: campaign.add(["same text"], encode_all=False))
+    run_before_writing(monkeypatch, lambda: campaign.add(["same text"], encode_now=False))
 
     with pytest.raises(InputError, match="has this text already"):
         campaign.items.change("t1", text="same text")

@@ -138,13 +138,13 @@ def test_a_link_that_fails_leaves_out_its_own_item_only(
     lost = f"{images.origin}/lost"
 
     links = [f"{images.origin}/image1", lost, ("x", f"{images.origin}/image2")]
-    result = campaign.add(links, encode_all=False)
+    result = campaign.add(links, encode_now=False)
 
     assert result.new == 2
     ((link, reason),) = result.failed_items
     assert link == lost
     assert "answers with status 404" in reason
-    assert campaign.add([lost], encode_all=False).new == 0
+    assert campaign.add([lost], encode_now=False).new == 0
 
 
 def test_what_is_fetched_must_be_an_image_of_a_size(images: ImageServer, tmp_path: Path) -> None:

@@ -91,17 +91,13 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     assert "The encoder is <b>tfidf+tfidf</b>." in page
 
 
-def test_a_server_encodes_the_items_that_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 5)
-    monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 10})
+def test_a_server_encodes_the_items_that_are_left(tmp_path: Path) -> None:
     path = tmp_path / "texts.teeter"
     texts = [f"text number {k}" for k in range(40)]
-    Campaign.make(texts, ("a", "b"), at=path, encode_all=False).database.close()
+    Campaign.make(texts, ("a", "b"), at=path, encode_now=False).database.close()
 
     with serve_campaigns(path) as client:
-        assert "30 items are not encoded yet." in client.get("/c/texts/progress").text
+        assert "40 items are not encoded yet." in client.get("/c/texts/progress").text
         assert "when all items are encoded" in client.post("/c/texts/train").text
         client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
         assert "not encoded yet" not in client.get("/c/texts/progress").text

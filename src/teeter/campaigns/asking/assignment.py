@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.records import Question
 from teeter.campaigns.settings import Settings
+from teeter.campaigns.status import has_only_unencoded_items
 from teeter.campaigns.store import BatchOrigin, LockName, Pick, Writing
 
 if TYPE_CHECKING:
@@ -225,11 +226,12 @@ def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None = None) -
         state: what the picks are based on, if it was loaded before.
 
     Returns:
-        Whether n items are ready or another process is picking them; False if nothing is left.
+        False if nothing is left to pick; True if n items are ready, another process is picking
+        them, or none is encoded yet.
     """
     with campaign.writing() as change:
         missing = n - change.picks.count_ready()
-        if missing <= 0:
+        if missing <= 0 or has_only_unencoded_items(change):
             return True
 
         lock = change.locks.acquire(LockName.PICKING, _PICK_LOCK_SECONDS)

@@ -22,7 +22,7 @@ from teeter.campaigns.records import (
     QuestionsReady,
     StatusReport,
 )
-from teeter.campaigns.status import count_unencoded
+from teeter.campaigns.status import count_unencoded, has_only_unencoded_items
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -58,8 +58,13 @@ class Preparation:
         """The model, items and settings with which nothing was left to pick ahead."""
 
     def ensure_questions(self, annotator: str, batch: int, report: ReportStatus) -> QuestionsReady:
-        """Train if enough labels are new, and pick items if the annotator has few."""
+        """Train if enough labels are new, and pick items if the annotator has few.
+
+        Nothing is picked before the first items are encoded: the annotator's page asks again.
+        """
         with self.campaign.reading() as view:
+            if has_only_unencoded_items(view):
+                return QuestionsReady(is_finished=False, explanations={})
             waiting = [pick.item for pick in view.picks.open_picks(annotator)]
         has_few = len(waiting) <= batch // 2
 
@@ -95,6 +100,9 @@ class Preparation:
 
     def train(self, batch: int, report: ReportStatus) -> ModelRound | None:
         """Train a model on all labels; None if fewer than two classes have labels."""
+        with self.campaign.reading() as view:
+            if has_only_unencoded_items(view):
+                return None
         last_answer = self._newest_answer()
         trained, _ = self._train(self.campaign.load_state(), last_answer, batch, report)
         return trained

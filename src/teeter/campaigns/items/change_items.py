@@ -78,6 +78,7 @@ def store_items(
     items: Sequence[Item],
     *,
     encoder: EncoderFunction | None,
+    encode_now: bool = True,
     who: str,
 ) -> tuple[ImportResult, PreparedEncoder | None]:
     """Add items with their labels and the features they came with, in one transaction.
@@ -85,6 +86,7 @@ def store_items(
     Args:
         items: The items to add. Those whose content the campaign has are skipped and reported.
         encoder: A function that computes the features of all items of the campaign together.
+        encode_now: Whether the items are about to be encoded.
 
     Returns:
         What happened, and the encoder for the items without features; None if all have features.
@@ -113,7 +115,12 @@ def store_items(
             vectors = dict(zip(contents, features, strict=True))
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
-            prepared = _prepare(store, current, new)
+            if vectors and newest_row_id and current is None:
+                raise InputError(
+                    "The items of this campaign wait to be encoded, so new items cannot bring "
+                    "features: run teeter campaign encode first, or leave the features out."
+                )
+            prepared = _prepare(store, current, new, encode_now=encode_now)
 
         with store.writing() as change:
             # Another process was faster. Its items must be compared with ours.
@@ -163,8 +170,10 @@ def _prepare(
     store: CampaignStore,
     current: StoredEncoding | None,
     new: Sequence[Item],
+    *,
+    encode_now: bool,
 ) -> PreparedEncoder | None:
-    """Return the encoder for the new items without features; None if all items have features."""
+    """Return the encoder for the new items without features; None if none is needed now."""
     missing = [item for item in new if item.features is None]
     if not missing:
         return None
@@ -178,6 +187,10 @@ def _prepare(
             f"{lacking} no features, but you gave features for the others: give features for all "
             f"items, or choose an encoder."
         )
+
+    # An encoder that was named is tried before anything is stored. Any other takes seconds to load.
+    if not encode_now and not names_encoder:
+        return None
 
     name = store.settings.encoder if has_own_features else None
     contents = [item.content or "" for item in missing]

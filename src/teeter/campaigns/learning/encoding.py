@@ -3,6 +3,10 @@
 Encoding may take hours, so it happens outside any transaction, and each part is stored as soon as
 it is encoded. The next call resumes an interrupted encoding. While a new encoder computes its
 features, models use those of the current one, until the new features are complete.
+
+Labelling begins with the first part. Files are often sorted, so items are encoded in a random order
+that does not depend on what they hold: those encoded so far are a random sample of all, and control
+items drawn from them are as if drawn from all.
 """
 
 from __future__ import annotations
@@ -22,12 +26,12 @@ from teeter.campaigns.store import (
     CampaignStore,
     LockName,
     StoredEncoding,
-    StoredItem,
     Writing,
 )
 from teeter.encoders import (
     AUTO,
     Encoder,
+    EncoderChoice,
     EncoderState,
     make_encoder,
     require_trusted_encoder,
@@ -41,11 +45,8 @@ USER_ENCODER = "you"
 ProgressReport: TypeAlias = Callable[[int, int], None]
 """Called with the number of encoded items and the number of all items."""
 
-ENOUGH_TO_BEGIN = 2_000
-"""Number of encoded items from which the first items to label can be picked."""
-
-_FIRST_PART = {ItemKind.TEXT: 256, ItemKind.IMAGE: 64}
-"""Number of items in the first part that is encoded and stored."""
+_FIRST_PART = {ItemKind.TEXT: 128, ItemKind.IMAGE: 64}
+"""Number of items in the first part that is encoded and stored, from which the first are picked."""
 
 _PART_SECONDS = 2.0
 """If a part takes less time than this, the next part is twice as large."""
@@ -111,10 +112,7 @@ def prepare_encoder(
             "or add items with features."
         )
 
-    name = name or settings.encoder
-    if settings.has_rows and name in (None, AUTO):
-        name = ROW_ENCODER
-    choice = resolve_encoder(name, settings.kind)
+    choice = choose_encoder(settings, name)
     # The name may come from a campaign file that another person wrote.
     require_trusted_encoder(choice.name)
     folder = None if settings.folder is None else Path(settings.folder)
@@ -135,14 +133,22 @@ def prepare_encoder(
     return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
 
 
+def choose_encoder(settings: Settings, name: str | None = None) -> EncoderChoice:
+    """Return the encoder of a name, by default that of the settings, for the campaign's items."""
+    name = name or settings.encoder
+    if settings.has_rows and name in (None, AUTO):
+        name = ROW_ENCODER
+    return resolve_encoder(name, settings.kind)
+
+
 def has_unencoded_items(store: CampaignStore) -> bool:
-    """Return whether the current encoder has not encoded all items yet."""
+    """Return whether an encoder has items left to encode."""
     with store.reading() as view:
         current = view.encodings.current()
+        if current is None:
+            return store.settings.kind != ItemKind.FEATURES and view.items.count() > 0
         # Without a stored state there is no encoder that could encode the rest.
-        if current is None or current.state is None:
-            return False
-        return view.encodings.count_missing(current.row_id) > 0
+        return current.state is not None and view.encodings.count_missing(current.row_id) > 0
 
 
 def load_encoder(settings: Settings, current: StoredEncoding | None) -> Encoder | None:
@@ -162,7 +168,7 @@ def load_encoder(settings: Settings, current: StoredEncoding | None) -> Encoder 
         return None
 
     if current is None:
-        raise InputError("No item has been encoded yet: run teeter campaign encode.")
+        raise InputError("No item has been encoded yet: wait, or run teeter campaign encode.")
     if current.encoder == USER_ENCODER or current.state is None:
         raise InputError(
             "You supplied the features of this campaign yourself, so new items cannot be encoded: "
@@ -245,7 +251,6 @@ def encode_missing_items(
     *,
     who: str,
     progress: ProgressReport | None = None,
-    limit: int | None = None,
 ) -> EncodingResult:
     """Encode the items that a stored encoder has not encoded yet, part by part.
 
@@ -253,7 +258,6 @@ def encode_missing_items(
         prepared: the encoder, which ``store_encoding`` has stored.
         who: the name for the history.
         progress: called after each part.
-        limit: stop after the part with which at least so many items are encoded; None for all.
     """
     holder = _acquire_lock(store)
     try:
@@ -269,20 +273,23 @@ def encode_missing_items(
 
         size = _FIRST_PART[ItemKind(store.settings.kind)]
         encoded = 0
+        waiting: list[str] = []
         while True:
-            with store.reading() as view:
-                items = view.encodings.missing_items(stored.row_id, limit=size)
-                missing = view.encodings.count_missing(stored.row_id)
-                total = view.items.count()
+            # Items that were added meanwhile, and texts that were changed, come last.
+            if not waiting:
+                waiting = _in_random_order(store, stored)
             if progress is not None:
-                progress(total - missing, total)
-            if not items or (limit is not None and encoded >= limit):
+                with store.reading() as view:
+                    total = view.items.count()
+                progress(total - len(waiting), total)
+            if not waiting:
                 break
 
             # Large parts fill batches of similar lengths; small ones lose little if interrupted.
             started = time.monotonic()
-            _encode_part(store, prepared.encoder, stored, items, holder)
-            encoded += len(items)
+            part, waiting = waiting[:size], waiting[size:]
+            _encode_part(store, prepared.encoder, stored, part, holder)
+            encoded += len(part)
             if time.monotonic() - started < _PART_SECONDS:
                 size = min(2 * size, _LARGEST_PART)
 
@@ -292,6 +299,14 @@ def encode_missing_items(
     finally:
         with store.writing() as change:
             change.locks.release(LockName.ENCODING, holder)
+
+
+def _in_random_order(store: CampaignStore, stored: StoredEncoding) -> list[str]:
+    """Return the ids of the items that an encoder has not encoded, in the order to encode them."""
+    with store.reading() as view:
+        missing = view.encodings.missing_items(stored.row_id)
+    seed = store.settings.seed
+    return sorted(missing, key=lambda item: stream_seed(seed, "encoding order", item))
 
 
 def _acquire_lock(store: CampaignStore) -> str:
@@ -308,24 +323,21 @@ def _encode_part(
     store: CampaignStore,
     encoder: Encoder,
     stored: StoredEncoding,
-    items: Sequence[StoredItem],
+    keys: Sequence[str],
     holder: str,
 ) -> None:
     """Encode items, store their features and extend the lock of the holder."""
-    encoding = encoder.encode([item.content or "" for item in items])
+    with store.reading() as view:
+        before = view.items.by_id(keys)
+    encoding = encoder.encode([before[key].content or "" for key in keys])
 
-    keys = [item.item_id for item in items]
     encoded = dict(zip(keys, encoding.vectors, strict=True))
     unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
     # The transaction is short: answers wait for it.
     with store.writing() as change:
-        # Texts that were changed meanwhile are encoded with the next part.
+        # Texts that were changed meanwhile are encoded later.
         now = change.items.by_id(keys)
-        vectors = {
-            item.item_id: encoded[item.item_id]
-            for item in items
-            if now[item.item_id].digest == item.digest
-        }
+        vectors = {key: encoded[key] for key in keys if now[key].digest == before[key].digest}
         change.encodings.write(stored.row_id, vectors, unreadable)
         change.locks.extend(LockName.ENCODING, holder, _LOCK_SECONDS)
 

@@ -219,7 +219,9 @@ class RoundStateReader:
             stored = view.encodings.read()
             if not stored.keys:
                 if view.items.count():
-                    raise InputError("No item has been encoded yet: run teeter campaign encode.")
+                    raise InputError(
+                        "No item has been encoded yet: wait, or run teeter campaign encode."
+                    )
                 raise InputError("The campaign has no items: add some first.")
 
             features, scaler = scale_features(stored.vectors)

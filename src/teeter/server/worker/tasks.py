@@ -207,7 +207,7 @@ class TaskHandlers:
         self, location: str, report: ReportStatus, **arguments: Any
     ) -> ImportResult:
         """Create a campaign from a file of items or a folder of images."""
-        return create_campaign(Path(location), progress=_report_encoding(report), **arguments)
+        return create_campaign(Path(location), **arguments)
 
 
 _HANDLERS: dict[Task[Any], Callable[..., Any]] = {
@@ -242,16 +242,14 @@ def create_campaign(
     classes: Sequence[str],
     settings: Settings,
     columns: ItemColumns,
-    progress: ProgressReport | None = None,
 ) -> ImportResult:
     """Create a campaign from a file of items or a folder of images.
 
-    Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
+    The items are encoded by a later request. Nothing is left behind if creating it fails.
 
     Args:
         target: the file to create.
         settings: all but ``kind`` and ``folder``, which follow from the source.
-        progress: called with the number of encoded items and the number of all items.
 
     Raises:
         InputError: a campaign of this name exists, or the items or settings are invalid.
@@ -266,8 +264,7 @@ def create_campaign(
             settings=settings,
             columns=columns,
             fetcher=fetcher,
-            encode_all=False,
-            progress=progress,
+            encode_now=False,
         )
     campaign.database.close()
     return campaign.imported.shortened()
@@ -331,7 +328,7 @@ def add_items(
             notes=notes,
         )
 
-    result = campaign.add(items, encode_all=False, who=who)
+    result = campaign.add(items, encode_now=False, who=who)
     result = replace(result, notes=tuple(notes))
     if fetcher is not None:
         result = result.with_failed(fetcher.errors)

@@ -2,8 +2,7 @@
 
 An encoding holds one vector per item, all from one encoder. A campaign may have several encodings:
 the current one, which models see, earlier ones to compare it with, and one that is still being
-computed. The items of a file may be sorted by class, so they are encoded in another order: those
-of an incomplete encoding are spread evenly over all items, and annotators can begin with them.
+computed.
 """
 
 from __future__ import annotations
@@ -13,17 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import (
-    BigInteger,
-    Row,
-    ScalarSelect,
-    Select,
-    and_,
-    cast,
-    func,
-    literal,
-    select,
-)
+from sqlalchemy import Row, ScalarSelect, Select, and_, func, select
 
 from teeter.base.array_types import Vectors
 from teeter.campaigns.store import schema
@@ -31,14 +20,6 @@ from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
 from teeter.errors import InputError, StoreError
-
-_EVEN_SPREAD = (cast(ITEMS.id, BigInteger) * literal(2654435761, BigInteger)) % literal(
-    2**32, BigInteger
-)
-"""An order in which the first items, however many, are spread evenly over all items.
-
-The factor is 2**32 divided by the golden ratio (Knuth's multiplicative hashing).
-"""
 
 
 @dataclass(frozen=True)
@@ -210,15 +191,19 @@ class EncodingQueries(Queries):
         if vector is not None:
             self.write(row_id, {item.item_id: vector})
 
-    def missing_items(self, row_id: int, limit: int | None = None) -> list[StoredItem]:
-        """Return items without a vector in an encoding, spread evenly over all of them."""
-        query = self._select_missing(row_id).order_by(_EVEN_SPREAD).limit(limit)
-        row_ids = list(self._scalars(query))
-        return list(self._transaction.items.by_row_id(row_ids).values())
+    def missing_items(self, row_id: int) -> list[str]:
+        """Return the ids of the items without a vector in an encoding."""
+        query = self._select_missing(row_id).with_only_columns(ITEMS.key).order_by(ITEMS.id)
+        return list(self._scalars(query))
 
     def count_missing(self, row_id: int) -> int:
         """Return the number of items without a vector in an encoding."""
         return self._count(self._select_missing(row_id))
+
+    def has_vectors(self) -> bool:
+        """Return whether any item has features."""
+        query = select(VECTORS.item_id).where(VECTORS.encoding_id == self._current_id()).limit(1)
+        return self._scalar(query) is not None
 
     def _select_missing(self, row_id: int) -> Select[Any]:
         has_vector = and_(VECTORS.item_id == ITEMS.id, VECTORS.encoding_id == row_id)
