@@ -11,7 +11,7 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
-    from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
+    from teeter.campaigns.integrations.webhooks import add_webhook, replace_secret
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.records import ClassDescription, ItemColumns
@@ -28,16 +28,15 @@ __all__ = [
     "add_webhook",
     "estimate_accuracy",
     "prediction_agreement",
+    "replace_secret",
     "require_permission",
-    "sign_payload",
-    "verify_signature",
 ]
 
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "campaign": ["Campaign", "Settings"],
-        "integrations.webhooks": ["add_webhook", "sign_payload", "verify_signature"],
+        "integrations.webhooks": ["add_webhook", "replace_secret"],
         "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
         "review.annotators": ["prediction_agreement"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,7 @@ from teeter.campaigns.integrations.webhooks import (
     list_deliveries,
     list_webhooks,
     remove_webhook,
-    sign_payload,
-    verify_signature,
+    replace_secret,
 )
 from teeter.errors import InputError, UnknownResourceError
 
@@ -62,11 +62,21 @@ def test_events_are_sent_once_in_their_order_and_signed(campaign: Campaign) -> N
     assert receiver.confirmed[0]["campaign"] == "c"
     assert receiver.confirmed[0]["by"] == "ann"
     headers, body = receiver.requests[0]
-    assert verify_signature(webhook.secret, headers, body)
-    assert not verify_signature("another secret", headers, body)
-    assert not verify_signature(webhook.secret, headers, body + b" ")
-    assert not verify_signature(webhook.secret, {**headers, "Teeter-Timestamp": "1"}, body)
-    assert not verify_signature(webhook.secret, {}, body)
+    assert verifies(webhook.secret, headers, body)
+    assert not verifies(f"whsec_{'A' * 32}", headers, body)
+    assert not verifies(webhook.secret, headers, body + b" ")
+    assert not verifies(webhook.secret, {**headers, "webhook-timestamp": "1"}, body)
+    assert not verifies(webhook.secret, {}, body)
+
+
+def verifies(secret: str, headers: dict[str, str], body: bytes) -> bool:
+    """Return whether the library that receivers use takes a request for one of ours."""
+    library = pytest.importorskip("standardwebhooks")
+    try:
+        library.Webhook(secret).verify(body, headers)
+    except library.WebhookVerificationError:
+        return False
+    return True
 
 
 def test_a_receiver_that_fails_half_the_time_loses_nothing(tmp_path: Path) -> None:
@@ -242,12 +252,56 @@ def campaign_bytes(campaign: Campaign) -> bytes:
     return repr(rows).encode()
 
 
-def test_a_signature_is_an_hmac_of_time_and_body() -> None:
-    import hashlib
-    import hmac
+def test_a_replaced_secret_signs_for_a_day(tmp_path: Path) -> None:
+    clock = FakeClock()
+    campaign = Campaign.open(make_campaign(tmp_path / "c.teeter"), clock=clock)
+    with running_receiver() as receiver:
+        webhook = add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
+        replaced = replace_secret(campaign, webhook.row_id)
+        campaign.tell("i0", "good")
+        deliver_due(campaign)
+        clock.wait(24 * 60 + 1)
+        campaign.tell("i1", "good")
+        deliver_due(campaign)
 
-    expected = hmac.new(b"key", b"12.body", hashlib.sha256).hexdigest()
-    assert sign_payload("key", "12", b"body") == expected
+    (headers, body), (later_headers, later_body) = receiver.requests
+    assert verifies(webhook.secret, headers, body)
+    assert verifies(replaced.secret, headers, body)
+    assert not verifies(webhook.secret, later_headers, later_body)
+    assert verifies(replaced.secret, later_headers, later_body)
+    assert headers["webhook-id"] != later_headers["webhook-id"]
+
+
+def test_secrets_can_be_replaced_a_few_times_a_day(campaign: Campaign) -> None:
+    webhook = add_webhook(campaign, "https://example.org/x")
+    for _ in range(4):
+        replace_secret(campaign, webhook.row_id)
+    with pytest.raises(InputError, match="Webhook 1 has 5 secrets already"):
+        replace_secret(campaign, webhook.row_id)
+    assert webhook.secret == list_webhooks(campaign)[0].secrets[-1]
+    with pytest.raises(UnknownResourceError, match="There is no webhook 9"):
+        replace_secret(campaign, 9)
+
+
+@pytest.mark.parametrize("secret", ["plain", "whsec_c2hvcnQ=", "whsec_" + "ä" * 40])
+def test_a_secret_that_receivers_cannot_use_is_refused(campaign: Campaign, secret: str) -> None:
+    with pytest.raises(InputError, match="give whsec_ and 24 to 64 bytes in base64"):
+        add_webhook(campaign, "https://example.org/x", secret=secret)
+    assert list_webhooks(campaign) == []
+
+
+def test_a_secret_from_before_standard_webhooks_still_signs(campaign: Campaign) -> None:
+    with running_receiver() as receiver:
+        add_webhook(campaign, receiver.url, allow_private=True)
+        with campaign.writing() as change:
+            change.connection.exec_driver_sql("UPDATE webhooks SET secret = 'Zo-9_x'")
+        campaign.tell("i0", "good")
+        deliver_due(campaign)
+        replace_secret(campaign, 1)
+
+    secret = "whsec_" + base64.b64encode(b"Zo-9_x").decode()
+    assert verifies(secret, *receiver.requests[0])
+    assert list_webhooks(campaign)[0].secrets[1] == secret
 
 
 @pytest.mark.parametrize("kind", POSTGRESQL_SLOW)

@@ -19,6 +19,10 @@ def test_webhooks_are_added_listed_and_removed(client: TestClient) -> None:
     assert client.get(f"{AT}/webhooks/deliveries").json() == []
     assert client.post(f"{AT}/webhooks", json={"url": "file:///etc"}).status_code == 422
 
+    replaced = client.post(f"{AT}/webhooks/secret", json={"id": added["id"]}).json()
+    assert replaced["secret"].startswith("whsec_")
+    assert replaced["secret"] != added["secret"]
+
     assert client.post(f"{AT}/webhooks/remove", json={"id": added["id"]}).json() == []
     assert client.post(f"{AT}/webhooks/remove", json={"id": added["id"]}).json() == []
     assert client.post(f"{AT}/webhooks/remove", json={"id": 99}).status_code == 404

@@ -5,12 +5,13 @@ killed. A receiver confirms one with a status from 200 to 299. Anything else is 
 each time, for three days. A receiver may get an event twice, if its confirmation was lost; the
 ``id`` of the payload is the same then.
 
-The header ``Teeter-Signature`` is the HMAC-SHA256 of the time in ``Teeter-Timestamp``, a full stop
-and the body, in hexadecimal digits. ``verify_signature`` checks it.
+Payloads are signed as Standard Webhooks (standardwebhooks.com) defines it, so that receivers verify
+them with a library. Signing is three lines: the Python library of it is used in the tests only.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -18,13 +19,18 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 
 from teeter.base.outbound_http import PrivateAddressError, require_http_url, send_request
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.store import LockName
-from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.campaigns.store.queries.webhooks import (
+    SECRET_PREFIX,
+    StoredDelivery,
+    StoredWebhook,
+    WebhookEvent,
+)
 from teeter.campaigns.trust import (
     is_trusted_webhook,
     trust_webhook,
@@ -34,11 +40,17 @@ from teeter.errors import InputError, TeeterError
 
 logger = logging.getLogger(__name__)
 
-SIGNATURE_HEADER = "Teeter-Signature"
-TIMESTAMP_HEADER = "Teeter-Timestamp"
-
 MAX_WEBHOOKS = 20
 """Webhooks of one campaign."""
+
+MAX_SECRETS = 5
+"""Secrets that payloads are signed with at the same time."""
+
+_OVERLAP_SECONDS = 24 * 3600.0
+"""Seconds for which payloads are signed with a replaced secret, too."""
+
+_SECRET_BYTES = (24, 64)
+"""The smallest and the largest size of a secret."""
 
 _TIMEOUT_SECONDS = 10.0
 _LOCK_SECONDS = 60.0
@@ -73,7 +85,8 @@ def add_webhook(
         campaign: The campaign.
         url: An ``http`` or ``https`` address. It is resolved at every delivery.
         events: Some of ``WebhookEvent``.
-        secret: What payloads are signed with; a random one by default.
+        secret: What payloads are signed with: ``whsec_`` and 24 to 64 bytes in base64. Default: a
+            random one.
         allow_private: Whether the address may be in the server's own network. Only who runs the
             server should decide this, so it holds on this machine alone (see ``trust``).
         who: The name for the history.
@@ -82,7 +95,8 @@ def add_webhook(
         The webhook, with its secret.
 
     Raises:
-        InputError: If the address or an event is not valid, or there are too many webhooks.
+        InputError: If the address, an event or the secret is not valid, or there are too many
+            webhooks.
     """
     require_http_url(url)
     names = set(events)
@@ -90,6 +104,9 @@ def add_webhook(
     if unknown or not names:
         wrong = f"There is no event {sorted(unknown)[0]!r}" if unknown else "No event is given"
         raise InputError(f"{wrong}: choose from {', '.join(WebhookEvent)}.")
+
+    if secret is not None:
+        _require_secret(secret)
 
     with campaign.writing() as change:
         webhooks = change.webhooks.all()
@@ -104,7 +121,7 @@ def add_webhook(
             )
         webhook = change.webhooks.add(
             url=url,
-            secret=secret or secrets.token_urlsafe(32),
+            secret=secret or _make_secret(),
             events=[WebhookEvent(name) for name in names],
             allow_private=allow_private,
             who=who,
@@ -122,6 +139,43 @@ def remove_webhook(campaign: Campaign, number: int, *, who: str = "me") -> None:
     """
     with campaign.writing() as change:
         change.webhooks.remove(number, who)
+
+
+def replace_secret(campaign: Campaign, number: int, *, who: str = "me") -> StoredWebhook:
+    """Give a webhook a new secret, and return the webhook with it.
+
+    For a day, payloads are signed with the former secret too: receivers have the time to change.
+
+    Raises:
+        UnknownResourceError: If there is no such webhook.
+        InputError: If it has too many secrets that still sign.
+    """
+    with campaign.writing() as change:
+        if len(change.webhooks.get(number).secrets) == MAX_SECRETS:
+            raise InputError(
+                f"Webhook {number} has {MAX_SECRETS} secrets already, each of them valid for a day "
+                "after it was replaced: replace the newest one later."
+            )
+        end = change.time_after(_OVERLAP_SECONDS)
+        return change.webhooks.replace_secret(number, _make_secret(), end, who)
+
+
+def _make_secret() -> str:
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _require_secret(secret: str) -> None:
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+
+    smallest, largest = _SECRET_BYTES
+    if not secret.startswith(SECRET_PREFIX) or not smallest <= len(key) <= largest:
+        raise InputError(
+            f"The secret is not valid: give {SECRET_PREFIX} and {smallest} to {largest} bytes in "
+            "base64, or leave it out to get a random one."
+        )
 
 
 def list_webhooks(campaign: Campaign) -> list[StoredWebhook]:
@@ -142,36 +196,16 @@ def count_waiting_deliveries(campaign: Campaign) -> int:
         return view.webhooks.count_waiting()
 
 
-def sign_payload(secret: str, timestamp: str, body: bytes) -> str:
+def sign_payload(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     """Return the signature of a payload.
 
     Example:
-        >>> sign_payload("secret", "1700000000", b"{}")[:16]
-        'b8569b78799ff9e3'
+        >>> sign_payload("whsec_c2VjcmV0", "1-4711-labelled", "1700000000", b"{}")[:19]
+        'v1,hJRR24P2XiDBn6l7'
     """
-    message = timestamp.encode() + b"." + body
-    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
-
-
-def verify_signature(
-    secret: str, headers: Mapping[str, str], body: bytes, *, max_age: float = 300.0
-) -> bool:
-    """Return whether a request was signed with a secret, and is not an old one sent again.
-
-    Args:
-        secret: The secret of the webhook.
-        headers: The headers of the request, by names in any case.
-        body: Its body, exactly as it was received.
-        max_age: Seconds that it may be old.
-    """
-    by_name = {name.lower(): value for name, value in headers.items()}
-    timestamp = by_name.get(TIMESTAMP_HEADER.lower(), "")
-    signature = by_name.get(SIGNATURE_HEADER.lower(), "")
-    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > max_age:
-        return False
-
-    # In constant time: a comparison that stops early tells how much of a forgery is right.
-    return hmac.compare_digest(sign_payload(secret, timestamp, body).encode(), signature.encode())
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    message = f"{message_id}.{timestamp}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.digest(key, message, 'sha256')).decode()}"
 
 
 def deliver_due(campaign: Campaign) -> int:
@@ -259,12 +293,16 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
     payload = {"campaign": campaign.name, **json.loads(delivery.payload)}
     body = json.dumps(payload, ensure_ascii=True).encode()
     timestamp = str(int(time.time()))
+    # The same at every attempt, and another one in every campaign: their numbers are alike.
+    event = f"{webhook.created} {payload['id']}"
+    message_id = f"msg_{hashlib.sha256(event.encode()).hexdigest()[:32]}"
     headers = {
         "Content-Type": "application/json",
-        "Teeter-Event": delivery.event,
-        "Teeter-Delivery": str(delivery.row_id),
-        TIMESTAMP_HEADER: timestamp,
-        SIGNATURE_HEADER: sign_payload(webhook.secret, timestamp, body),
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(
+            sign_payload(secret, message_id, timestamp, body) for secret in webhook.secrets
+        ),
     }
     response = send_request(
         "POST",

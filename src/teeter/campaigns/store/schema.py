@@ -335,7 +335,7 @@ history = _own_table(
 webhooks = _own_table(
     "webhooks",
     _text("url"),
-    _text("secret"),  # signs payloads, so it cannot be a hash
+    _text("secret"),  # JSON: when each ends. They sign payloads, so they cannot be hashes
     _text("events"),  # JSON: WebhookEvent
     _boolean("allow_private"),
     _text("created"),

@@ -17,6 +17,7 @@ from teeter.campaigns.integrations.webhooks import (
     list_deliveries,
     list_webhooks,
     remove_webhook,
+    replace_secret,
 )
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.store.schema import MAX_ROW_ID
@@ -148,6 +149,15 @@ def delete_webhook(
     """Remove a webhook, and return those that are left."""
     remove_webhook(campaign, body.id, who=user)
     return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
+
+
+@router.post("/secret")
+def replace_webhook_secret(
+    campaign: CampaignToManage, user: User, body: WebhookNumberIn
+) -> NewWebhookOut:
+    """Give a webhook a new secret. For a day, events are signed with the former one, too."""
+    webhook = replace_secret(campaign, body.id, who=user)
+    return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
 
 
 @router.get("/deliveries")

@@ -8,6 +8,7 @@ nothing. A delivery stays until its receiver has confirmed it.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ from teeter.errors import UnknownResourceError
 
 _LINES_AT_ONCE = 1_000
 """Lines of the history that are read in one transaction."""
+
+
+SECRET_PREFIX = "whsec_"
+"""What a secret begins with; its key follows in base64."""
 
 
 class WebhookEvent(StrEnum):
@@ -54,12 +59,17 @@ class StoredWebhook:
 
     row_id: int
     url: str
-    secret: str
-    """What payloads are signed with."""
+    secrets: tuple[str, ...]
+    """What payloads are signed with, the newest first. Replaced ones sign for a while."""
     events: frozenset[WebhookEvent]
     allow_private: bool
     """Whether the receiver may be in the server's own network."""
     created: str
+
+    @property
+    def secret(self) -> str:
+        """The newest secret."""
+        return self.secrets[0]
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,7 @@ class WebhookQueries(Queries):
         row_id = self._insert(
             schema.webhooks,
             url=url,
-            secret=secret,
+            secret=json.dumps({secret: None}),
             events=json.dumps(sorted(set(events))),
             allow_private=allow_private,
             created=self._transaction.now(),
@@ -108,6 +118,33 @@ class WebhookQueries(Queries):
         )
         self._note(who, "webhook added", {"webhook": row_id})
         return self.get(row_id)
+
+    def replace_secret(self, row_id: int, secret: str, end: str, who: str) -> StoredWebhook:
+        """Give a webhook a new secret. Its former secret is valid until ``end``.
+
+        Raises:
+            UnknownResourceError: There is no such webhook.
+        """
+        self.get(row_id)
+        stored = self._scalar(select(WEBHOOKS.secret).where(WEBHOOKS.id == row_id))
+        former, *older = self._read_secrets(str(stored)).items()
+        self._update(
+            schema.webhooks,
+            WEBHOOKS.id == row_id,
+            secret=json.dumps({secret: None, former[0]: end, **dict(older)}),
+        )
+        self._note(who, "webhook secret replaced", {"webhook": row_id})
+        return self.get(row_id)
+
+    def _read_secrets(self, stored: str) -> dict[str, str | None]:
+        """Return the secrets that are valid now, each with the end of its validity."""
+        if not stored.startswith("{"):
+            # Written before secrets had a form: the same key, as Standard Webhooks writes keys.
+            return {SECRET_PREFIX + base64.b64encode(stored.encode()).decode(): None}
+
+        now = self._transaction.now()
+        secrets: dict[str, str | None] = json.loads(stored)
+        return {secret: end for secret, end in secrets.items() if end is None or end > now}
 
     def remove(self, row_id: int, who: str) -> None:
         """Remove a webhook. Its deliveries stay on record; those that wait are never sent.
@@ -150,7 +187,7 @@ class WebhookQueries(Queries):
             row.id: StoredWebhook(
                 row_id=row.id,
                 url=row.url,
-                secret=row.secret,
+                secrets=tuple(self._read_secrets(row.secret)),
                 events=frozenset(WebhookEvent(name) for name in json.loads(row.events)),
                 allow_private=row.allow_private,
                 created=row.created,
