@@ -10,6 +10,7 @@ import pytest
 
 from classifier.trained import TEXTS, network_classifier, text_classifier
 from teeter.classifier import label_file
+from teeter.data.table_files import read_table
 from teeter.errors import FileError, InputError, UnknownNameError
 
 EXPECTED = text_classifier().predict(TEXTS)
@@ -27,7 +28,7 @@ def test_a_csv_file_keeps_its_cells(tmp_path: Path) -> None:
     assert {prediction.problem for prediction in predictions} == {None}
     with (tmp_path / "out.csv").open(newline="") as file:
         written = list(csv.reader(file))
-    assert written[0] == ["id", "text", "price", "note", "predicted", "probability", "model"]
+    assert written[0] == ["id", "text", "price", "note", "predicted", "confidence", "model"]
     assert [row[:4] for row in written[1:]] == rows
     assert [row[4] for row in written[1:]] == EXPECTED
     assert all(0 < float(row[5]) <= 1 for row in written[1:])
@@ -61,7 +62,7 @@ def test_json_lines_keep_their_values(tmp_path: Path) -> None:
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [fields.pop("predicted") for fields in written] == EXPECTED
     for fields in written:
-        del fields["probability"], fields["model"]
+        del fields["confidence"], fields["model"]
     assert written == objects
 
 
@@ -96,11 +97,26 @@ def test_the_formats_can_be_mixed(tmp_path: Path) -> None:
         assert next(csv.DictReader(file))["tags"] == '{"k": 1}'
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_columns_with_the_names_of_ours_stay(suffix: str, tmp_path: Path) -> None:
+    source = tmp_path / "new.csv"
+    source.write_text("text,predicted,model\ngood,mine,m\n")
+
+    label_file(text_classifier(), source, tmp_path / f"out.{suffix}")
+
+    out = tmp_path / f"out.{suffix}"
+    if suffix == "jsonl":
+        written = json.loads(out.read_text())
+    else:
+        written = read_table(out).columns
+    assert list(written)[:3] == ["text", "predicted", "model"]
+    assert list(written)[3:] == ["teeter_predicted", "confidence", "teeter_model"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("new.csv", "a,b\n1,2\n", "Which column of .* has the texts: a, b"),
-        ("new.csv", "text,predicted\nx,y\n", "already has a column 'predicted'"),
         ("new.jsonl", '{"text": 3}\n', "Object 1 of .* has no text in 'text'"),
         ("new.xlsx", "x", "xlsx"),
     ],

@@ -1,7 +1,8 @@
 """Label the rows of a table, the objects of a JSONL file or the images of a folder.
 
 The output has all columns of the input, in their order and types, and three more: the class, its
-calibrated probability, and the number of the model. A row that cannot be read has an empty class.
+calibrated probability, and the number of the model. A column of the input that has the name of one
+of them stays, and ours is called ``teeter_NAME``. A row that cannot be read has an empty class.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from teeter.base.files import LfCsvStream, atomic_open, require_file, write_errors
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
-from teeter.data.table_columns import find_text_column, parse_text_template
+from teeter.data.table_columns import find_text_column, parse_text_template, rename_added
 from teeter.data.table_files import (
     JSON_SUFFIXES,
     JSONL_SUFFIXES,
@@ -37,8 +38,8 @@ __all__ = [
     "label_file",
 ]
 
-OUTPUT_COLUMNS = ("predicted", "probability", "model")
-"""The columns that are added."""
+OUTPUT_COLUMNS = ("predicted", "confidence", "model")
+"""The columns that are added: the class, its calibrated probability and the number of the model."""
 
 PROBABILITY_DIGITS = 6
 """Decimal places of a probability in CSV and JSONL files."""
@@ -90,12 +91,6 @@ def label_file(
     # After the rows are read, so that a source that does not exist is reported as missing.
     _require_kind(classifier, source)
     contents = table.contents(text)
-    for name in OUTPUT_COLUMNS:
-        if name in table.names:
-            raise InputError(
-                f"{source} already has a column {name!r}, which would be overwritten: rename it."
-            )
-
     predictions = classifier.label(contents, progress)
     with write_errors(target):
         table.write(target, predictions, classifier.info.model, spreadsheet=spreadsheet)
@@ -157,21 +152,21 @@ class _Rows(ABC):
         spreadsheet: bool = False,
     ) -> None:
         """Write the rows with their predictions."""
+        added = [rename_added(name, self.names) for name in OUTPUT_COLUMNS]
         if target.suffix.lower() == ".parquet":
-            _write_parquet(self.as_arrow(), target, predictions, model)
+            _write_parquet(self.as_arrow(), target, added, predictions, model)
             return
         if target.suffix.lower() == ".csv":
             rows = self.as_cells()
             for cells, prediction in zip(rows, predictions, strict=True):
                 cells += [prediction.label, _rounded(prediction), model]
-            _write_csv([self.names + list(OUTPUT_COLUMNS), *rows], target, spreadsheet=spreadsheet)
+            _write_csv([self.names + added, *rows], target, spreadsheet=spreadsheet)
             return
 
         objects = self.as_dicts()
         for row, prediction in zip(objects, predictions, strict=True):
-            row["predicted"] = prediction.label
-            row["probability"] = _rounded(prediction)
-            row["model"] = model
+            values = (prediction.label, _rounded(prediction), model)
+            row |= dict(zip(added, values, strict=True))
 
         with atomic_open(target, "w") as file:
             for row in objects:
@@ -333,19 +328,25 @@ def _import_pyarrow() -> Any:
     return pyarrow
 
 
-def _write_parquet(table: Any, target: Path, predictions: Sequence[Prediction], model: int) -> None:
+def _write_parquet(
+    table: Any,
+    target: Path,
+    names: Sequence[str],
+    predictions: Sequence[Prediction],
+    model: int,
+) -> None:
     pyarrow = _import_pyarrow()
     from pyarrow import parquet
 
     labels = [prediction.label for prediction in predictions]
     probabilities = [prediction.probability for prediction in predictions]
     # The types are given, because pyarrow cannot infer one if no row could be read.
-    added = {
-        "predicted": pyarrow.array(labels, pyarrow.string()),
-        "probability": pyarrow.array(probabilities, pyarrow.float64()),
-        "model": pyarrow.array([model] * len(labels), pyarrow.int64()),
-    }
-    for name, column in added.items():
+    added = (
+        pyarrow.array(labels, pyarrow.string()),
+        pyarrow.array(probabilities, pyarrow.float64()),
+        pyarrow.array([model] * len(labels), pyarrow.int64()),
+    )
+    for name, column in zip(names, added, strict=True):
         table = table.append_column(name, column)
 
     with atomic_open(target) as file:

@@ -24,6 +24,7 @@ from teeter.data.table_files import Column, Table, is_missing
 from teeter.errors import InputError
 
 __all__ = [
+    "ADDED_PREFIX",
     "LABEL_COLUMNS",
     "MAX_CATEGORIES",
     "TEXT_COLUMNS",
@@ -37,7 +38,11 @@ __all__ = [
     "parse_numbers",
     "parse_text_template",
     "read_labels",
+    "rename_added",
 ]
+
+ADDED_PREFIX = "teeter_"
+"""What a column begins with that is added to a table if the table has one of its name."""
 
 MAX_CATEGORIES = 50
 """The largest number of one-hot features for a column. The rarest categories share one."""
@@ -570,3 +575,15 @@ def find_label_column(names: Sequence[str]) -> str | None:
         if name in names_by_lower_case:
             return names_by_lower_case[name]
     return None
+
+
+def rename_added(column: str, taken: Collection[str]) -> str:
+    """Return the name of a column that is added to a table, which has none of this name.
+
+    Example:
+        >>> rename_added("label", ["label", "teeter_label"])
+        'teeter_teeter_label'
+    """
+    while column in taken:
+        column = ADDED_PREFIX + column
+    return column
