@@ -25,6 +25,7 @@ from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -340,7 +341,7 @@ class RemoteCampaign(_Remote):
         The formats ``datasets`` and ``image-folder`` write a folder.
 
         Args:
-            path: The file. Its ending gives the format: .csv, .jsonl or .parquet.
+            path: The file. Its ending gives the format: .csv, .xlsx, .jsonl or .parquet.
             form: The format by name. See ``Campaign.export``.
 
         Returns:
@@ -356,6 +357,15 @@ class RemoteCampaign(_Remote):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 archive.extractall(target)
         return self.status().labelled
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """Return your table with the labels as a data frame. See ``Campaign.to_frame``."""
+        # Needs numpy and pyarrow, which the other methods do without.
+        from teeter.campaigns.items.arrow_columns import frame_of_export
+
+        with TemporaryDirectory(prefix="teeter-") as folder:
+            self.export(Path(folder) / "items.parquet")
+            return frame_of_export(Path(folder) / "items.parquet", kind)
 
 
 class RemoteClasses(_Remote):

@@ -190,17 +190,25 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
-    assert (rows["p0"]["label"], rows["p0"]["decided_by"], rows["p0"]["agreement"]) == (
+    assert (rows["p0"]["label"], rows["p0"]["source"], rows["p0"]["who"]) == (
         "right",
+        "person",
         "rey",
-        "1.0",
     )
-    assert json.loads(rows["p0"]["answers"]) == {"ann": "left", "bob": "right", "cem": "left"}
-    assert (rows["p2"]["left_out"], rows["p3"]["answers"]) == ("True", "")
+    assert (rows["p1"]["label"], rows["p1"]["source"], rows["p1"]["who"]) == (
+        "left",
+        "consensus",
+        "ann, bob",
+    )
+    assert (rows["p2"]["label"], rows["p2"]["source"]) == ("", "left_out")
+    assert (rows["p3"]["source"], rows["p3"]["who"], rows["p3"]["when"]) == ("", "", "")
 
     campaign.export(tmp_path / "out.jsonl")
-    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])
-    assert first["answers"] == {"ann": "left", "bob": "left"}
+    exported = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert (exported[0]["decided_by"], exported[0]["agreement"]) == ("rey", 1.0)
+    assert exported[0]["answers"] == {"ann": "left", "bob": "right", "cem": "left"}
+    assert exported[1]["answers"] == {"ann": "left", "bob": "left"}
+    assert (exported[2]["left_out"], exported[3]["answers"]) == (True, {})
 
 
 def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:

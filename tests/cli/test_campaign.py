@@ -139,7 +139,7 @@ def test_a_line_separator_inside_a_text_does_not_end_a_line(tmp_path: Path) -> N
 
     exported = tmp_path / "b.jsonl"
     run_teeter("export", tmp_path / "a.teeter", exported)
-    columns = ("--text", "content", "--labels", "label")
+    columns = ("--text", "text", "--labels", "label")
     printed = run_campaign("new", exported, "--classes", "a,b", *columns)
     assert "3 items, 2 of them labelled" in printed
     assert {question.content for question in ask(tmp_path / "b.teeter")} == {"third"}

@@ -66,7 +66,7 @@ def test_the_way_from_the_plan_to_the_certificate(file: Path, tmp_path: Path) ->
     labels = tmp_path / "labels.jsonl"
     run_teeter("export", file, labels)
     rows = [json.loads(line) for line in labels.read_text().splitlines()]
-    assert {row["labelled_by"] for row in rows} == {"person", "model"}
+    assert {row["source"] for row in rows} == {"person", "model"}
     assert {row["certificate"] for row in rows} == {None, code}
 
 

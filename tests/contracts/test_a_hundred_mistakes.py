@@ -508,8 +508,8 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "a class like another one": (lambda c: c.classes.add("RED"), "'red' and 'RED' differ only in"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
     "an unknown format": (
-        lambda c: c.export("out.xlsx"),
-        "Cannot tell the format of out.xlsx: use the suffix .csv, .jsonl or .parquet",
+        lambda c: c.export("out.docx"),
+        "Cannot tell the format of out.docx: use the suffix .csv, .xlsx, .jsonl or .parquet",
     ),
     "a format misspelt": (
         lambda c: c.export("out.csv", "prodgy"),

@@ -212,7 +212,7 @@ def test_html_is_text_and_an_export_has_it(
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
     assert len(rows) == 201
-    assert (rows["html"]["content"], rows["html"]["label"]) == (HARMFUL, "ham")
+    assert (rows["html"]["text"], rows["html"]["label"]) == (HARMFUL, "ham")
 
     page.context.close()
     assert problems == []

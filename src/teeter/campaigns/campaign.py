@@ -33,7 +33,9 @@ from teeter.campaigns.export.formats import FORMATS, require_format, write_expor
 from teeter.campaigns.export.rows import ExportRows
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
+from teeter.campaigns.finish.report import newest_certificate
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
+from teeter.campaigns.items.arrow_columns import frame_of_export
 from teeter.campaigns.items.change_items import require_kind, store_items
 from teeter.campaigns.items.columns import (
     drop_infinite,
@@ -905,12 +907,13 @@ class Campaign(CampaignStore):
         """Write labels and predictions to a file.
 
         Args:
-            path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
-                Hugging Face dataset.
+            path: the file. Its ending gives the format (.csv, .xlsx, .jsonl, .parquet); a folder
+                gets a Hugging Face dataset.
             form: the format by name, also ``prodigy``, ``doccano``, ``label-studio``, ``spacy``,
                 ``image-folder``, ``cleanlab`` or ``spreadsheet``. ``csv`` has every cell exactly
                 as it is. Open ``spreadsheet`` in a spreadsheet program, where a
-                text that begins with = + - or @ would otherwise run as a formula.
+                text that begins with = + - or @ would otherwise run as a formula. ``xlsx`` has no
+                formulas.
 
         Returns:
             How many items have a label, without withdrawn ones.
@@ -937,18 +940,48 @@ class Campaign(CampaignStore):
             if form is not None:
                 require_format(form, view.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(view, snapshot)
+            certificate = newest_certificate(view)
+            certifier: tuple[str | None, str | None] = None, None
+            if certificate is not None:
+                version = certificate.content["model"]["version"]
+                certifier = f"model {version}", certificate.issued
             rows = ExportRows(
                 view,
                 snapshot,
                 predicted,
                 certified,
+                certifier=certifier,
                 out_of_fold=out_of_fold,
                 # Other formats name the images, but do not read them.
                 folder=self.image_folder if form == "image-folder" else None,
             )
-            write_export(rows, Path(path), form, tables=list(view.tables.tables().values()))
+            content: str | None = view.settings.kind
+            if view.settings.has_rows or content == ItemKind.FEATURES:
+                content = None  # a card is made of columns
+            write_export(
+                rows,
+                Path(path),
+                form,
+                tables=list(view.tables.tables().values()),
+                content=content,
+                has_ids=view.items.have_own_ids(),
+            )
 
         return len(snapshot.without_withdrawn().consensus)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """Return your table with the labels: what ``export`` writes to a .csv file, with types.
+
+        Args:
+            kind: pandas or polars. By default the kind of data frame that the items came from, or
+                else pandas, or polars if only this is installed.
+
+        Raises:
+            MissingExtraError: the library is not installed.
+        """
+        with TemporaryDirectory(prefix="teeter-") as folder:
+            self.export(Path(folder) / "items.parquet")
+            return frame_of_export(Path(folder) / "items.parquet", kind)
 
 
 def default_location(source: Path | None) -> Path:

@@ -96,14 +96,17 @@ class PickArm(StrEnum):
         return self is not PickArm.PICKED
 
 
-class Labeller(StrEnum):
-    """Who gave an item its final label."""
+class LabelSource(StrEnum):
+    """Where the label of an item comes from, or why it has none."""
 
     PERSON = "person"
+    """An annotator, or the reviewer who decided."""
+    CONSENSUS = "consensus"
+    """Several annotators."""
     MODEL = "model"
     """A model, under a certificate."""
-    UNDECIDED = "undecided"
-    """No one yet."""
+    LEFT_OUT = "left_out"
+    """No one: the item was flagged or withdrawn."""
     UNREADABLE = "unreadable"
     """No one: the item could not be read, so no model predicts it either."""
 
@@ -285,6 +288,8 @@ class Answer:
     comment: str | None = None
     number: int | None = field(default=None, compare=False)
     """Its row id; None before it is stored."""
+    at: str | None = field(default=None, compare=False)
+    """When it was given, in UTC; None before it is stored."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +326,8 @@ class Decision:
     comment: str | None = None
     number: int | None = field(default=None, compare=False)
     """Its row id; None before it is stored."""
+    at: str | None = field(default=None, compare=False)
+    """When it was made, in UTC; None before it is stored."""
 
 
 @dataclass(frozen=True, kw_only=True)

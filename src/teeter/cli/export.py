@@ -43,7 +43,7 @@ def export(
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="A .csv, .jsonl or .parquet file to write, or a folder."
+            metavar="OUT", help="A .csv, .xlsx, .jsonl or .parquet file to write, or a folder."
         ),
     ],
     format_name: Annotated[
@@ -51,8 +51,9 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
-            "spacy, image-folder or cleanlab. Default: determined by the suffix of OUT.",
+            help="csv, spreadsheet, xlsx, jsonl, parquet, datasets, prodigy, doccano, "
+            "label-studio, spacy, image-folder or cleanlab. Default: determined by the suffix of "
+            "OUT.",
         ),
     ] = None,
     history: Annotated[
@@ -65,16 +66,19 @@ def export(
 ) -> None:
     """Export the labels, and a prediction with its confidence for every item.
 
-    The column labelled_by says who gave the final label: a person, the model under a certificate
-    of teeter campaign finish, or no one yet (undecided). Images that cannot be read are
-    unreadable and have no prediction.
+    Your own columns come first, as they came in. The column label has the label, and source says
+    where it comes from: a person, the consensus of several, the model under a certificate of teeter
+    campaign finish, or no one yet (empty). Items that were flagged or withdrawn are left_out, and
+    images that cannot be read are unreadable. JSONL and Parquet files have more for programs.
 
-    The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
-    file in a spreadsheet program, because such programs treat text that begins with = as a formula.
+    The format csv writes every value unchanged. To open the file in a spreadsheet program, write
+    .xlsx or choose the format spreadsheet: a text of a .csv file that begins with = may run as a
+    formula.
 
     \b
     Examples:
       teeter export reviews.teeter labels.csv
+      teeter export reviews.teeter labels.xlsx
       teeter export reviews.teeter labels.jsonl --format prodigy
     """
     # All paths are checked first: an error must not leave half of the files behind.
@@ -181,7 +185,7 @@ def predict(
     """Label new data with the newest model of a campaign, or with a model folder.
 
     Nothing is added to the campaign. The output has all columns of the input plus the predicted
-    class, its calibrated probability and the model number.
+    class (predicted), its calibrated probability (confidence) and the number of the model.
 
     A .csv file has every value unchanged, class names too. Add --spreadsheet if you open it in a
     spreadsheet program, where a value that begins with = would run as a formula.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -44,6 +45,8 @@ __all__ = [
     "convert_arrow_table",
     "convert_csv_rows",
     "escape_formula",
+    "format_sheet_cell",
+    "frame_of",
     "is_list_type",
     "is_missing",
     "is_number",
@@ -335,7 +338,7 @@ def _read_sheet(path: Path, sheet: str | None) -> CsvRows:
     lines = []
     blank = []
     for number, cells in enumerate(values, start=1):
-        texts = [_format_sheet_cell(cell) for cell in cells]
+        texts = [format_sheet_cell(cell) for cell in cells]
         is_blank = not any(text.strip() for text in texts)
         if not names:
             # Blank rows may stand before the header.
@@ -355,7 +358,7 @@ def _read_sheet(path: Path, sheet: str | None) -> CsvRows:
     return CsvRows(names, rows, tuple(lines), ",", tuple(blank))
 
 
-def _format_sheet_cell(value: Any) -> str:
+def format_sheet_cell(value: Any) -> str:
     """Return a cell as a CSV file would hold it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -592,17 +595,71 @@ def arrow_table_of(value: Any) -> Any | None:
             if names is not None:
                 labels = [None if k is None else names[k] for k in table[name].to_pylist()]
                 table = table.set_column(position, name, pyarrow.array(labels, "string"))
+    elif type(value).__module__.startswith("polars"):
+        import polars
+
+        # Without views of texts, which pyarrow can hardly write inside of lists.
+        table = value.to_arrow(compat_level=polars.CompatLevel.oldest())
+        table = table.replace_schema_metadata({"polars": ""})
     else:
-        table = pyarrow.table(value)
+        try:
+            table = pyarrow.table(value)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            raise InputError(
+                f"A column of the data frame has values of several types: {error.args[-1]}."
+            ) from None
 
     _require_names(table.column_names, Path("the data frame"))
     if not table.num_rows:
         raise InputError("The data frame has no rows.")
-    # Views of texts, as polars has them, are a type of their own.
+    # Views of texts are a type of their own.
     for position, field in enumerate(table.schema):
         if str(field.type) == "string_view":
             table = table.set_column(position, field.name, table[field.name].cast("string"))
     return table
+
+
+_FRAMES = ("pandas", "polars")
+
+
+def frame_of(table: Any, kind: str | None = None) -> Any:
+    """Return a ``pyarrow.Table`` as a data frame with the same values.
+
+    Args:
+        table: the table.
+        kind: pandas or polars. By default the library that the table came from, if it is
+            installed, or else the first one that is.
+
+    Raises:
+        MissingExtraError: if the library is not installed, or none is.
+    """
+    kinds = list(_FRAMES)
+    if kind is not None:
+        require_known("kind of data frame", kind, _FRAMES)
+        kinds = [kind]
+    elif b"polars" in (table.schema.metadata or {}):
+        kinds.reverse()
+
+    installed = [name for name in kinds if find_spec(name) is not None]
+    if not installed:
+        raise MissingExtraError(f"A data frame needs {' or '.join(kinds)}: pip install {kinds[0]}.")
+    if installed[0] == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+
+    import pandas
+    from pyarrow import types
+
+    frame = table.to_pandas()
+    for name in set(table.column_names) & set(frame.columns):
+        column = table[name]
+        # pandas would make floats of integers if one is missing, and arrays of lists.
+        if str(column.type) == "int64" and column.null_count and frame[name].dtype.kind == "f":
+            frame[name] = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
+        elif types.is_nested(column.type):
+            frame[name] = pandas.Series(column.to_pylist(), frame.index, dtype=object)
+    return frame
 
 
 def convert_arrow_table(table: Any, path: Path) -> Table:

@@ -18,6 +18,7 @@ def make_row(content: str = "a text", label: str | None = "good", **fields: obje
         "id": "1",
         "content": content,
         "label": label,
+        "final_label": label,
         "annotators": 1,
         "predicted": "good",
         "confidence": 0.5,
@@ -47,12 +48,12 @@ FORMULAS = [
 def test_a_spreadsheet_export_escapes_every_cell_that_would_run_as_a_formula(
     text: str, tmp_path: Path
 ) -> None:
-    row = make_row(text, text, id=text, predicted=text, decided_by=text)
+    row = make_row(text, text, id=text, predicted=text, who=text)
 
     write_export([row], tmp_path / "out.csv", "spreadsheet")
 
     (cells,) = read_csv(tmp_path / "out.csv")
-    for column in ("id", "content", "label", "predicted", "decided_by"):
+    for column in ("id", "text", "label", "predicted", "who"):
         assert cells[column] == f"'{text}"
 
 
@@ -61,7 +62,7 @@ def test_a_csv_export_is_exact(text: str, tmp_path: Path) -> None:
     write_export([make_row(text, text)], tmp_path / "out.csv")
 
     (cells,) = read_csv(tmp_path / "out.csv")
-    assert cells["content"] == cells["label"] == text
+    assert cells["text"] == cells["label"] == text
 
 
 def test_a_spreadsheet_export_of_harmless_cells_is_the_csv_export(tmp_path: Path) -> None:
@@ -82,7 +83,8 @@ def test_every_format_can_be_written_under_its_suffix(tmp_path: Path) -> None:
     row = make_row(file=image, out_of_fold={"good": 0.9, "poor": 0.1})
 
     for form in FORMATS:
-        if form == "spacy" and find_spec("spacy") is None:
+        package = {"spacy": "spacy", "xlsx": "xlsxwriter"}.get(form, "json")
+        if find_spec(package) is None:
             continue
         path = tmp_path / f"{form}{format_suffix(form)}"
         write_export([row], path, form)
@@ -90,7 +92,7 @@ def test_every_format_can_be_written_under_its_suffix(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"Cannot tell the format of .* csv, spreadsheet, jsonl"):
+    with pytest.raises(InputError, match=r"Cannot tell the format of .* csv, spreadsheet, xlsx"):
         write_export([make_row()], tmp_path / "out.docx")
     with pytest.raises(InputError, match=r"No format is called 'excel'\. Known: csv, spreadsheet"):
         write_export([make_row()], tmp_path / "out.csv", "excel")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,13 @@ def read_export(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:
     path = folder / "labels.csv"
     campaign.export(path)
     with path.open(newline="") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    # Programs read which certificate it is.
+    campaign.export(folder / "labels.jsonl")
+    for line in (folder / "labels.jsonl").read_text().splitlines():
+        fields = json.loads(line)
+        rows[fields["id"]]["certificate"] = fields["certificate"] or ""
+    return rows
 
 
 def other_label(items: KnownItems, item: str) -> str:
@@ -109,15 +116,16 @@ def test_a_campaign_is_finished_by_its_model(
     certificate = campaign.finish.certify()
     assert campaign.finish.certify() == certificate
     rows = read_export(campaign, tmp_path)
-    by_model = [row for row in rows.values() if row["labelled_by"] == "model"]
+    by_model = [row for row in rows.values() if row["source"] == "model"]
     assert len(by_model) == report.covered
     for row in by_model:
-        assert row["label"] == ""
-        assert row["final_label"] == row["predicted"] == items.label(row["id"])
+        assert row["label"] == row["predicted"] == items.label(row["id"])
         assert row["certificate"] == certificate.id
-    by_person = [row for row in rows.values() if row["labelled_by"] == "person"]
+        assert row["who"] == f"model {report.model_version}"
+        assert row["when"] == certificate.issued
+    by_person = [row for row in rows.values() if row["source"] == "person"]
     assert len(by_person) + len(by_model) == len(rows)
-    assert all(row["final_label"] == row["label"] for row in by_person)
+    assert all(row["label"] and row["who"] == "me" for row in by_person)
 
 
 def test_without_a_model_there_is_nothing_to_promise(tmp_path: Path, items: KnownItems) -> None:
@@ -272,7 +280,7 @@ def test_a_certificate_ends_with_the_labels_that_it_rests_on(
     assert campaign.finish.look().wrong == 40
     assert "is refuted: people have found 40 wrong labels" in str(campaign.finish.note())
     rows = read_export(campaign, tmp_path)
-    assert {row["labelled_by"] for row in rows.values()} == {"person", "undecided"}
+    assert {row["source"] for row in rows.values()} == {"person", ""}
 
 
 def test_a_certificate_needs_the_draws_that_it_rests_on(
@@ -319,7 +327,7 @@ def test_items_that_are_added_later_are_not_promised(
     assert (report.share_items, report.share_left_out) == (400, 1)
     assert "The shares refer to 400 items; 1 is left out." in report.shares_note
     rows = read_export(campaign, tmp_path)
-    assert rows["new"]["labelled_by"] == "undecided"
+    assert rows["new"]["source"] == ""
     assert rows["new"]["certificate"] == ""
 
 
@@ -355,10 +363,10 @@ def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
     campaign.finish.certify()
 
     rows = read_export(campaign, tmp_path)
-    assert {row["labelled_by"] for row in rows.values()} == {"person", "model"}
+    assert {row["source"] for row in rows.values()} == {"person", "model"}
     for k in range(300):
-        assert rows[f"copy {k}"]["labelled_by"] == rows[str(k)]["labelled_by"]
-        assert rows[f"copy {k}"]["final_label"] == CLASSES[k % 2]
+        assert rows[f"copy {k}"]["source"] == rows[str(k)]["source"]
+        assert rows[f"copy {k}"]["label"] == CLASSES[k % 2]
 
 
 @pytest.mark.slow
@@ -455,7 +463,7 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
     answer_draws(campaign, items)
     certificate = campaign.finish.certify()
     before = read_export(campaign, tmp_path)
-    by_model = [item for item, row in before.items() if row["labelled_by"] == "model"]
+    by_model = [item for item, row in before.items() if row["source"] == "model"]
 
     campaign.classes.rename("ant", "termite")
     campaign.items.withdraw(by_model[:1])
@@ -463,10 +471,10 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
     report = campaign.finish.look()
     assert [promise.label for promise in report.promises] == ["termite", "bee"]
     after = read_export(campaign, tmp_path)
-    assert after[by_model[0]]["labelled_by"] == "undecided"
+    assert after[by_model[0]]["source"] == "left_out"
     for item in by_model[1:]:
         assert after[item]["certificate"] == certificate.id
-        assert after[item]["final_label"] == before[item]["final_label"].replace("ant", "termite")
+        assert after[item]["label"] == before[item]["label"].replace("ant", "termite")
     with pytest.raises(InputError, match=r"The promise of .* rests on"):
         campaign.items.change(by_model[1], features=[0.0] * len(items.features[0]))
 

@@ -18,6 +18,7 @@ from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.columns import (
     ABSENT,
+    ADDED_COLUMNS,
     csv_column_type,
     decode_cells,
     encode_cells,
@@ -28,10 +29,7 @@ from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.records import ColumnType, ItemColumns
 from teeter.errors import InputError, UnknownNameError
 
-ADDED = {
-    *("content", "label", "annotators", "predicted", "confidence", "left_out", "agreement"),
-    *("decided_by", "answers", "final_label", "labelled_by", "certificate"),
-}
+ADDED = set(ADDED_COLUMNS) - {"id", "text"}
 
 
 def make_campaign(source: Path, columns: ItemColumns | None = None) -> Campaign:

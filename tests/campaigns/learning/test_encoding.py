@@ -309,17 +309,17 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
     campaign.train()
     campaign.export(tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    (exported,) = [row for row in rows if row["id"] == broken]
-    state = (exported["predicted"], exported["confidence"], exported["labelled_by"])
+    (exported,) = [row for row in rows if row["item"] == broken]
+    state = (exported["predicted"], exported["confidence"], exported["source"])
     assert state == (None, None, "unreadable")
     assert all(row["predicted"] for row in rows if row is not exported)
 
     campaign.tell(broken, campaign.classes.names()[0])
     campaign.export(tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    (exported,) = [row for row in rows if row["id"] == broken]
+    (exported,) = [row for row in rows if row["item"] == broken]
     assert (exported["label"], exported["predicted"]) == (campaign.classes.names()[0], None)
-    assert exported["labelled_by"] == "person"
+    assert exported["source"] == "person"
 
     campaign.items.withdraw([broken])
     status = campaign.status()

@@ -42,7 +42,7 @@ def test_new_texts_are_predicted_as_those_of_the_campaign(head: str, tmp_path: P
     with (tmp_path / "labels.csv").open() as file:
         rows = list(csv.DictReader(file))
 
-    predictions = campaign.predict([row["content"] for row in rows])
+    predictions = campaign.predict([row["text"] for row in rows])
 
     assert [prediction.label for prediction in predictions] == [row["predicted"] for row in rows]
     confidences = [float(row["confidence"]) for row in rows]

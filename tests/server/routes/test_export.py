@@ -26,6 +26,7 @@ from server.servers import (
 )
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export import formats, parquet_rows
+from teeter.campaigns.items.columns import ADDED_COLUMNS
 from teeter.server.worker.background import (
     ENSURE_QUESTIONS,
     EXPORT,
@@ -39,7 +40,9 @@ def test_the_export_page_explains_every_format(client: TestClient) -> None:
     page = client.get("/c/texts/export").text
     assert "/c/texts/export/file?form=spreadsheet" in page
     assert "safe to open in a spreadsheet" in page
-    assert "every value unchanged, for programs" in page
+    assert "every value of your table unchanged" in page
+    for column, meaning in ADDED_COLUMNS.items():
+        assert f"<code>{column}</code></th><td>{meaning}</td>" in page
 
 
 def test_the_export_page_offers_only_formats_that_work(
@@ -94,7 +97,7 @@ def test_an_export_to_a_spreadsheet_runs_no_formula(tmp_path: Path) -> None:
         for form, content in (("csv", "=1+1"), ("spreadsheet", "'=1+1")):
             response = client.get(f"{AT}/export", params={"form": form})
             rows = list(csv.DictReader(io.StringIO(response.text)))
-            assert [row["content"] for row in rows] == [content, "1+1"]
+            assert [row["text"] for row in rows] == [content, "1+1"]
 
 
 def test_an_export_to_a_folder_is_zipped(labelled: LabelledCampaign) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import date, datetime
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
@@ -20,14 +23,22 @@ from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
 from teeter.campaigns.export.rows import (
     ADDED_CELLS,
-    ADDED_COLUMNS,
     ExportColumns,
     ExportRow,
     shown_content,
 )
-from teeter.campaigns.items.columns import ImportedTable, map_json, replace_surrogates
-from teeter.campaigns.records import ItemKind
-from teeter.data.table_files import escape_formula
+from teeter.campaigns.items.columns import (
+    ADDED_COLUMNS,
+    SHORT_COLUMNS,
+    ImportedTable,
+    fits_type,
+    format_cell,
+    map_json,
+    replace_surrogates,
+    typed_value,
+)
+from teeter.campaigns.records import ColumnType, ItemKind
+from teeter.data.table_files import escape_formula, format_sheet_cell
 from teeter.errors import FileError, InputError, MissingExtraError
 
 CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."
@@ -65,6 +76,8 @@ def require_format(form: str, kind: str, labelled_classes: int) -> None:
         raise MissingExtraError("Writing this format needs spaCy: pip install spacy.")
     if form in ("parquet", "datasets"):
         require_pyarrow()
+    if form == "xlsx" and find_spec("xlsxwriter") is None:
+        raise MissingExtraError("Writing .xlsx needs XlsxWriter: pip install XlsxWriter.")
 
 
 Writer: TypeAlias = Callable[[Iterable[ExportRow], ExportColumns, Path], None]
@@ -76,8 +89,13 @@ def write_export(
     form: str | None = None,
     *,
     tables: Sequence[ImportedTable] = (),
+    content: str | None = "text",
+    has_ids: bool = True,
 ) -> None:
     """Write items with their labels and predictions to a file or folder.
+
+    Tables have the columns of the user, then those of ``ADDED_COLUMNS``. Files that people open
+    have only the short ones: ``csv``, ``spreadsheet`` and ``xlsx``.
 
     ``csv`` writes every cell exactly as it is, for programs. Spreadsheet programs run a cell that
     begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and an annotated text may be such a cell
@@ -89,14 +107,16 @@ def write_export(
             twice, and read an iterator, which can be read only once, into memory.
         path: The file, or the folder for ``datasets`` and ``image-folder``.
         form: One of ``FORMATS``. By default it follows from the suffix of the path: .csv, .jsonl,
-            .parquet, or none for ``datasets``.
+            .parquet, .xlsx, or none for ``datasets``.
         tables: The tables that the items came from. Their columns come first, in their order.
+        content: What the content of an item is called: text, image, or None if it is not exported.
+        has_ids: Whether items have ids other than the hashes of their contents.
 
     Raises:
         InputError: If no form is given and the suffix is of none.
         UnknownNameError: If no form has this name.
         FileError: If the file cannot be written.
-        MissingExtraError: If Parquet is written and pyarrow is not installed.
+        MissingExtraError: If a package that writes the format is not installed.
     """
     if form is not None:
         require_known("format", form, FORMATS)
@@ -104,13 +124,14 @@ def write_export(
         form = _FORM_OF_SUFFIX.get(path.suffix.lower())
     if form is None:
         raise InputError(
-            f"Cannot tell the format of {path}: use the suffix .csv, .jsonl or .parquet, or choose "
-            f"a format from "
-            f"{', '.join(FORMATS)}."
+            f"Cannot tell the format of {path}: use the suffix .csv, .xlsx, .jsonl or .parquet, or "
+            f"choose a format from {', '.join(FORMATS)}."
         )
 
+    added = SHORT_COLUMNS if form in ("csv", "spreadsheet", "xlsx") else tuple(ADDED_COLUMNS)
+    columns = ExportColumns(tables, added, content=content, has_ids=has_ids)
     try:
-        FORMATS[form](rows, ExportColumns(tables, ADDED_COLUMNS), path)
+        FORMATS[form](rows, columns, path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
@@ -158,10 +179,124 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     _write_csv(rows, columns, path, escape)
 
 
+_MAX_SHEET_ROWS = 1_048_576
+_MAX_SHEET_COLUMNS = 16_384
+_MAX_SHEET_CELL = 32_767
+"""What a sheet of Excel holds: rows with the header, columns, and characters of a cell."""
+
+_FIRST_SHEET_MONTH = (1900, 3)
+"""Excel takes 1900 for a leap year, so its days before are not ours."""
+
+
+class _ExactFloat(float):
+    """A number that XlsxWriter writes with all its digits, and not with the first 16."""
+
+    def __format__(self, _: str) -> str:
+        return repr(self)
+
+
+def _write_xlsx(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    """Write a workbook with one sheet. Rows go to a temporary file, so few are in memory.
+
+    Numbers, dates and times are cells of their types if they are read as they were: 007 is a text.
+
+    Raises:
+        InputError: If a sheet cannot hold the rows.
+        MissingExtraError: If XlsxWriter is not installed.
+    """
+    require_format("xlsx", ItemKind.TEXT, 0)
+    import xlsxwriter
+
+    added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
+    if len(columns.names) > _MAX_SHEET_COLUMNS:
+        raise InputError(
+            f"A sheet of Excel has {_MAX_SHEET_COLUMNS:,} columns at most, not "
+            f"{len(columns.names):,}: export to .csv or .parquet."
+        )
+
+    with atomic_open(path) as file:
+        workbook = xlsxwriter.Workbook(file, {"constant_memory": True})
+        try:
+            sheet = workbook.add_worksheet("Labels")
+            sheet.freeze_panes(1, 0)
+            styles = {
+                date: workbook.add_format({"num_format": "yyyy-mm-dd"}),
+                datetime: workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"}),
+            }
+            for position, name in enumerate(columns.names):
+                sheet.write_string(0, position, replace_surrogates(name))
+
+            for number, row in enumerate(rows, start=1):
+                if number >= _MAX_SHEET_ROWS:
+                    raise InputError(
+                        f"A sheet of Excel has {_MAX_SHEET_ROWS - 1:,} rows below its header at "
+                        "most: export to .csv or .parquet."
+                    )
+                cells = columns.cells(row.row)
+                types = columns.types(row.row)
+                values = [
+                    _sheet_value(cell, column_type)
+                    for cell, column_type in zip(cells, types, strict=True)
+                ]
+                for position, text in columns.missing_cells(row, cells).items():
+                    values[position] = text
+                values += added_cells(row)
+
+                for position, value in enumerate(values):
+                    if isinstance(value, str) and len(value) > _MAX_SHEET_CELL:
+                        raise InputError(
+                            f"A cell of Excel holds {_MAX_SHEET_CELL:,} characters, and "
+                            f"{columns.names[position]!r} of {row.id!r:.80} has {len(value):,}: "
+                            "export to .csv or .parquet."
+                        )
+                    if isinstance(value, bool):
+                        sheet.write_boolean(number, position, value)
+                    elif isinstance(value, float):
+                        sheet.write_number(number, position, _ExactFloat(value))
+                    elif isinstance(value, date):
+                        sheet.write_datetime(number, position, value, styles[type(value)])
+                    elif value:
+                        sheet.write_string(number, position, replace_surrogates(value))
+        finally:
+            workbook.close()
+
+
+def _sheet_value(cell: Any, column_type: ColumnType) -> Any:
+    """Return a cell as a number, boolean, date or time if it is read as it was, or else a text.
+
+    Example:
+        >>> [_sheet_value(cell, ColumnType.NUMBER) for cell in ("12.5", "1.50", 2**53 + 1)]
+        [12.5, '1.50', '9007199254740993']
+    """
+    text = format_cell(cell)
+    value = typed_value(cell, column_type)
+    if not text or value is None:
+        return text
+
+    if isinstance(value, str) and column_type in (ColumnType.DATE, ColumnType.TIMESTAMP):
+        # Arrow writes all digits of its unit, which are zeros.
+        text = re.sub(r"[.]0+$", "", text)
+        moment = datetime.fromisoformat(text) if fits_type(text, column_type) else datetime.min
+        is_exact = moment.tzinfo is None and not moment.microsecond
+        if is_exact and (moment.year, moment.month) >= _FIRST_SHEET_MONTH:
+            value = moment.date() if column_type is ColumnType.DATE else moment
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value if format_sheet_cell(value) == text else text
+    # Excel shows 15 digits. What a text says must be written as it is; a number, be the same one.
+    if not math.isfinite(value) or (float(value).is_integer() and abs(value) >= 1e15):
+        return text
+    is_text = isinstance(cell, str)
+    return text if is_text and format_sheet_cell(float(value)) != text else float(value)
+
+
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    attributes = ADDED_CELLS | {"answers": "answers"}
+
     def objects() -> Iterator[dict[str, Any]]:
         for row in rows:
-            added = {name: getattr(row, column) for column, name in columns.name_of.items()}
+            added = {
+                name: getattr(row, attributes[column]) for column, name in columns.name_of.items()
+            }
             yield {**columns.json_cells(row), **added}
 
     _write_json_lines(path, objects())
@@ -195,7 +330,7 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
 
     def choose_split(row: ExportRow) -> int | None:
         # A missing label would be a class of its own for most trainers, hence two splits.
-        split = "unlabelled" if row.label is None else "train"
+        split = "unlabelled" if row.final_label is None else "train"
         return None if row.left_out else splits.index(split)
 
     path.mkdir(parents=True, exist_ok=True)
@@ -207,7 +342,9 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
             choose_file=choose_split,
         )
 
-    atomic_write(path / "README.md", _DATASET_CARD.encode())
+    glossary = [f"| {name} | {ADDED_COLUMNS[column]} |" for column, name in columns.name_of.items()]
+    card = _DATASET_CARD + "\n".join(["| column | meaning |", "| --- | --- |", *glossary, ""])
+    atomic_write(path / "README.md", card.encode(errors="replace"))
 
 
 def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -253,7 +390,8 @@ configs:
 Labels and predictions from a teeter campaign.
 
 Most labelled items were chosen by active learning, not at random, so do not measure accuracy on
-them.
+them. These columns were added to those of the items:
+
 """
 
 
@@ -378,6 +516,7 @@ def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
 FORMATS: dict[str, Writer] = {
     "csv": _write_csv,
     "spreadsheet": _write_spreadsheet,
+    "xlsx": _write_xlsx,
     "jsonl": _write_jsonl,
     "parquet": _write_parquet,
     "datasets": _write_datasets,
@@ -392,6 +531,7 @@ FORMATS: dict[str, Writer] = {
 
 _FORM_OF_SUFFIX = {
     ".csv": "csv",
+    ".xlsx": "xlsx",
     ".jsonl": "jsonl",
     ".parquet": "parquet",
     "": "datasets",
@@ -400,6 +540,7 @@ _FORM_OF_SUFFIX = {
 _SUFFIX_OF_FORM = {
     "csv": ".csv",
     "spreadsheet": ".csv",
+    "xlsx": ".xlsx",
     "jsonl": ".jsonl",
     "parquet": ".parquet",
     "datasets": "",

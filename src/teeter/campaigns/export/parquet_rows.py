@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, Self
 from teeter.campaigns.export.rows import (
     ADDED_CELLS,
     ADDED_TYPES,
-    ID_COLUMN,
     ExportColumns,
     ExportRow,
 )
@@ -136,6 +135,9 @@ class ArrowColumns:
             elif column_type in LIMITED_TYPES:
                 self._checked.append((position, name))
 
+        self._id_column = ""
+        if columns.id_position is not None:
+            self._id_column = columns.imported[columns.id_position].name
         self._has_text_ids = False
 
     def check(self, row: ExportRow) -> bool:
@@ -145,15 +147,15 @@ class ArrowColumns:
             Whether the types hold them as they are.
         """
         cells = self._columns.cells(row.row)
-        is_id_missing = self._columns.is_id_missing(cells)
+        missing = self._columns.missing_cells(row, cells)
         fits = True
-        if is_id_missing and not self._has_text_ids and not self._fits_id(row.id):
-            self._has_text_ids = True
-            fits = False
+        if self._columns.id_position in missing and not self._has_text_ids:
+            fits = self._fits_id(row.id)
+            self._has_text_ids = not fits
 
         types = self._columns.types(row.row)
         for position, name in self._checked:
-            if is_id_missing and name == ID_COLUMN:
+            if position in missing:
                 continue
             cell = cells[position]
             # A column of texts is one of numbers only if no digit is lost: see csv_column_type.
@@ -167,7 +169,7 @@ class ArrowColumns:
                 fits = False
 
         for position, name in self._required:
-            if is_id_missing and name == ID_COLUMN:
+            if position in missing:
                 continue
             field = self._original_fields[name]
             if typed_value(cells[position], types[position]) is None and not field.nullable:
@@ -178,7 +180,7 @@ class ArrowColumns:
 
     def _fits_id(self, item_id: str) -> bool:
         """Return whether the id of an item that came without one fits into the column of ids."""
-        column_type = self._types[ID_COLUMN]
+        column_type = self._types[self._id_column]
         if column_type not in (ColumnType.TEXT, ColumnType.INTEGER):
             return False
 
@@ -188,7 +190,7 @@ class ArrowColumns:
                 return False
             value = int(item_id)
 
-        field = self._original_fields.get(ID_COLUMN)
+        field = self._original_fields.get(self._id_column)
         return field is None or _fits_arrow_type(value, field.type)
 
     def fields(self) -> list[Any]:
@@ -198,7 +200,7 @@ class ArrowColumns:
         fields = []
         for name, column_type in self._types.items():
             field = self._original_fields.get(name)
-            if name == ID_COLUMN and self._has_text_ids:
+            if name == self._id_column and self._has_text_ids:
                 field = pyarrow.field(name, pyarrow.string())
             elif field is None:
                 field = pyarrow.field(name, arrow_type_of(column_type))
@@ -206,25 +208,30 @@ class ArrowColumns:
         return fields
 
     def metadata(self) -> dict[bytes, bytes] | None:
-        """Return what a Parquet file said about its columns, if all columns came from one."""
-        tables = self._columns.tables
-        if len(tables) != 1 or tables[0].arrow_schema is None or self._has_text_ids:
+        """Return what a Parquet file or a data frame said about its columns.
+
+        Of columns that did not all come from one, only that they came from polars.
+        """
+        schemas = [table.arrow_schema for table in self._columns.tables]
+        if not schemas or schemas[0] is None:
             return None
 
-        metadata: dict[bytes, bytes] | None = read_arrow_schema(tables[0].arrow_schema).metadata
-        return metadata
+        metadata: dict[bytes, bytes] = read_arrow_schema(schemas[0]).metadata or {}
+        if len(schemas) > 1 or self._has_text_ids:
+            metadata = {name: value for name, value in metadata.items() if name == b"polars"}
+        return metadata or None
 
     def values(self, rows: Sequence[ExportRow]) -> list[list[Any]]:
         """Return the values of some rows by column."""
         columns = self._columns.typed_columns(rows)
         if self._has_text_ids:
-            columns[list(self._types).index(ID_COLUMN)] = [row.id for row in rows]
+            columns[list(self._types).index(self._id_column)] = [row.id for row in rows]
         return columns
 
     def arrays(self, columns: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """Yield columns that ``values`` has returned as pyarrow arrays."""
         for (name, column_type), values in zip(self._types.items(), columns, strict=True):
-            if name == ID_COLUMN and self._has_text_ids:
+            if name == self._id_column and self._has_text_ids:
                 yield _make_array(values, ColumnType.TEXT)
                 continue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from teeter.campaigns.items.columns import (
     ABSENT,
+    ADDED_COLUMNS,
     ImportedTable,
     drop_infinite,
     format_cell,
@@ -18,10 +19,11 @@ from teeter.campaigns.items.columns import (
     typed_value,
     typed_values,
 )
-from teeter.campaigns.records import ColumnType, ConsensusLabel, ItemKind, Labeller
+from teeter.campaigns.records import Answer, ColumnType, ConsensusLabel, ItemKind, LabelSource
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow
+from teeter.data.table_columns import rename_added
 
 
 # Not frozen: one is made for every row, which would take eight times as long.
@@ -49,10 +51,16 @@ class ExportRow:
     """One of ``ItemKind``."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """The answer of each annotator: a class, or skip, unsure or flag."""
+    item: str | None = None
+    """The id of the stored item. A duplicate came with another one."""
     final_label: str | None = None
     """The label, or else the class that the model predicts under a certificate."""
-    labelled_by: Labeller = Labeller.UNDECIDED
+    source: LabelSource | None = None
+    """Where the final label comes from; None for an item that no one has labelled yet."""
+    who: str | None = None
     """Who gave the final label."""
+    when: str | None = None
+    """When the final label was given last."""
     certificate: str | None = None
     """The certificate's id, if the model gave it."""
     row: StoredRow | None = None
@@ -79,25 +87,12 @@ def shown_content(row: ExportRow) -> dict[str, str | None]:
     return {"text": row.content}
 
 
-ADDED_COLUMNS = (
-    "id",
-    "content",
-    "label",
-    "annotators",
-    "predicted",
-    "confidence",
-    "left_out",
-    "agreement",
-    "decided_by",
-    "answers",
-    "final_label",
-    "labelled_by",
-    "certificate",
-)
-"""The columns that an export adds to a table: attributes of a row."""
-
-ADDED_CELLS = {name: name for name in ADDED_COLUMNS} | {"answers": "answers_text"}
-"""The attributes of a row that the columns hold where a cell is a single value."""
+ADDED_CELLS = {name: name for name in ADDED_COLUMNS} | {
+    "text": "content",
+    "label": "final_label",
+    "answers": "answers_text",
+}
+"""The attributes of a row that the added columns hold where a cell is a single value."""
 
 # A column that is empty in all rows would have the type null, so the types are given.
 ADDED_TYPES = {
@@ -108,11 +103,6 @@ ADDED_TYPES = {
 }
 """The Arrow types of the added columns that are no texts."""
 
-ID_COLUMN = "id"
-
-_PREFIX = "teeter_"
-"""What an added column begins with if an imported one has its name."""
-
 _SUFFIX = "_imported"
 """What an imported column ends with if another tool has a field of its name."""
 
@@ -120,37 +110,71 @@ _SUFFIX = "_imported"
 class ExportColumns:
     """The imported columns of an export, and the names of the added ones beside them.
 
+    The ids and texts of items that came without a row are in the columns that hold those of the
+    others. Where no column does, they have one of their own.
+
     Args:
         tables: The tables that the items came from; empty if they came without columns.
         added: The columns that teeter adds, such as ``label``.
+        content: What the content of an item is called: text, image, or None if it is not exported.
+        has_ids: Whether items have ids other than the hashes of their contents.
     """
 
-    def __init__(self, tables: Sequence[ImportedTable], added: Sequence[str]) -> None:
+    def __init__(
+        self,
+        tables: Sequence[ImportedTable],
+        added: Iterable[str],
+        *,
+        content: str | None = "text",
+        has_ids: bool = True,
+    ) -> None:
         self.tables = list(tables)
         self.imported = merge_columns(self.tables)
         """The columns of all tables together."""
-        imported_names = {column.name for column in self.imported}
+        self._imported_names = [column.name for column in self.imported]
 
-        # The ids need no second column if the first one has them all.
-        self.has_ids = ID_COLUMN in imported_names and all(
-            table.id_column == ID_COLUMN for table in self.tables if ID_COLUMN in table.names
-        )
-        """Whether the column ``id`` of the tables holds the item ids."""
+        self.id_position = self._find_common([table.id_column for table in tables])
+        """The position of the imported column that holds the ids of all items, if there is one."""
+        text_position = self._find_common([table.text_column for table in tables])
+        if text_position is not None:
+            # Texts without a row fit into no other type.
+            is_text = self.imported[text_position].type is ColumnType.TEXT
+            text_position = text_position if is_text else None
+        self._filled = [
+            (position, attribute)
+            for position, attribute in ((self.id_position, "id"), (text_position, "content"))
+            if position is not None
+        ]
+
+        left_out = set()
+        if self.id_position is not None or not has_ids:
+            left_out.add("id")
+        if text_position is not None or content is None:
+            left_out.add("text")
+
         self.name_of: dict[str, str] = {}
         """The name under which each added column is written."""
         for column in added:
-            if column == ID_COLUMN and self.has_ids:
-                continue
-            name = column
-            while name in imported_names:
-                name = _PREFIX + name
-            self.name_of[column] = name
+            if column not in left_out:
+                name = content if column == "text" and content is not None else column
+                self.name_of[column] = rename_added(name, self._imported_names)
 
-        self._imported_names = [column.name for column in self.imported]
-        self._id_position = self._imported_names.index(ID_COLUMN) if self.has_ids else 0
         self._layouts: dict[
             ImportedTable | None, tuple[list[int | None] | None, list[ColumnType]]
         ] = {}
+
+    def _find_common(self, columns: Sequence[str | None]) -> int | None:
+        """Return the position of the column that all tables name that have it.
+
+        Args:
+            columns: The column that each table names, or None.
+        """
+        named = set(columns) - {None}
+        name = named.pop() if len(named) == 1 else None
+        for table, column in zip(self.tables, columns, strict=True):
+            if name in table.names and column != name:
+                return None
+        return None if name is None else self._imported_names.index(name)
 
     @property
     def names(self) -> list[str]:
@@ -198,8 +222,8 @@ class ExportColumns:
         """Return the imported cells of a row for a CSV file."""
         cells = self.cells(row.row)
         texts = [cell if type(cell) is str else format_cell(cell) for cell in cells]
-        if self.is_id_missing(cells):
-            texts[self._id_position] = row.id
+        for position, value in self.missing_cells(row, cells).items():
+            texts[position] = value
         return texts
 
     def typed_columns(self, rows: Sequence[ExportRow]) -> list[list[Any]]:
@@ -213,22 +237,21 @@ class ExportColumns:
             for values, cells, column_type in zip(columns, cells_of_columns, types, strict=True):
                 values += typed_values(cells, column_type)
 
-        if self.has_ids:
-            ids = columns[self._id_position]
-            for place, row in enumerate(rows):
-                if ids[place] in _NO_ID and self.is_id_missing(self.cells(row.row)):
-                    ids[place] = row.id
+        for place, row in enumerate(rows):
+            if any(columns[position][place] in _MISSING for position, _ in self._filled):
+                for position, value in self.missing_cells(row, self.cells(row.row)).items():
+                    columns[position][place] = value
         return columns
 
     def json_cells(self, row: ExportRow) -> dict[str, Any]:
         """Return the imported cells of a row for a JSON file, but for those it does not have."""
         cells = list(self.cells(row.row))
         types = self.types(row.row)
-        if self.is_id_missing(cells):
+        for position, value in self.missing_cells(row, cells).items():
             # As it is, like the id of an item that came without a row.
-            cells[self._id_position] = row.id
+            cells[position] = value
             types = [*types]
-            types[self._id_position] = ColumnType.TEXT
+            types[position] = ColumnType.TEXT
 
         values = {}
         for name, cell, column_type in zip(self._imported_names, cells, types, strict=True):
@@ -256,16 +279,21 @@ class ExportColumns:
                 cells[rename_imported(name, taken)] = cell
         return cells
 
-    def is_id_missing(self, cells: Sequence[Any]) -> bool:
-        """Return whether there is a column of ids, in which a row has nothing of its own.
+    def missing_cells(self, row: ExportRow, cells: Sequence[Any]) -> dict[int, str]:
+        """Return the id and the text that the table of a row lacks, by the positions of columns.
 
         Args:
-            cells: What ``cells`` returns for the row.
+            row: The row.
+            cells: What ``cells`` returns for it.
         """
-        return self.has_ids and cells[self._id_position] in _NO_ID
+        return {
+            position: getattr(row, attribute) or ""
+            for position, attribute in self._filled
+            if cells[position] in _MISSING
+        }
 
 
-_NO_ID = (None, ABSENT, "")
+_MISSING = (None, ABSENT, "")
 
 
 def rename_imported(name: str, taken: Collection[str]) -> str:
@@ -295,6 +323,7 @@ class ExportRows:
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
         certified: by item id, the labels that a model gives under a certificate.
+        certifier: this model, and when it was certified.
         out_of_fold: by item id, the probability of each class from models not trained on the item.
         folder: the folder of the images; None if they are not read.
     """
@@ -306,6 +335,7 @@ class ExportRows:
         predictions: Mapping[str, tuple[str, float]],
         certified: Mapping[str, ConsensusLabel],
         *,
+        certifier: tuple[str | None, str | None],
         out_of_fold: Mapping[str, Mapping[str, float]],
         folder: Path | None = None,
     ) -> None:
@@ -313,16 +343,16 @@ class ExportRows:
         self._snapshot = snapshot
         self._predictions = predictions
         self._certified = certified
+        self._certifier = certifier
         self._out_of_fold = out_of_fold
         self._folder = folder
         self._kind = view.settings.kind
         self._unreadable = view.encodings.unreadable()
 
-        self._answers_by_item: dict[str, dict[str, str]] = {}
+        # An annotator has at most one live answer about an item.
+        self._answers: dict[str, list[Answer]] = {}
         for answer in snapshot.answers:
-            answers_of_item = self._answers_by_item.setdefault(answer.item, {})
-            # An annotator has at most one live answer about an item, so none is lost here.
-            answers_of_item[answer.annotator] = answer.label or answer.kind
+            self._answers.setdefault(answer.item, []).append(answer)
 
     def __iter__(self) -> Iterator[ExportRow]:
         contents = self._view.items.contents()
@@ -355,25 +385,40 @@ class ExportRows:
         consensus = self._snapshot.consensus.get(item_id)
         decision = self._snapshot.decisions.get(item_id)
         predicted, probability = self._predictions.get(item_id, (None, None))
+        answers = self._answers.get(item_id, [])
         label = None if consensus is None else consensus.label
+        certified = self._certified.get(item_id)
+
         final_label = label
-        labelled_by = Labeller.UNDECIDED
-        if label is not None:
-            labelled_by = Labeller.PERSON
-        elif item_id in self._unreadable:
-            labelled_by = Labeller.UNREADABLE
+        source = None
+        who = None
+        when = None
         certificate = None
-        by_model = self._certified.get(item_id)
-        if by_model is not None and label is None:
+        if item_id in self._snapshot.left_out:
+            final_label = None
+            source = LabelSource.LEFT_OUT
+        elif label is not None and decision is not None:
+            source = LabelSource.PERSON
+            who = decision.reviewer
+            when = decision.at
+        elif label is not None:
+            given = [answer for answer in answers if answer.label is not None]
+            source = LabelSource.PERSON if len(given) == 1 else LabelSource.CONSENSUS
+            agreeing = [answer for answer in given if answer.label == label]
+            who = ", ".join(answer.annotator for answer in agreeing)
+            when = max((answer.at or "" for answer in agreeing), default=None)
+        elif certified is not None:
             # The certified model, which may be older than the newest one.
-            predicted = final_label = by_model.label
-            probability = by_model.confidence
-            labelled_by = Labeller.MODEL
-            certificate = by_model.by
+            predicted = final_label = certified.label
+            probability = certified.confidence
+            source = LabelSource.MODEL
+            who, when = self._certifier
+            certificate = certified.by
+        elif item_id in self._unreadable:
+            source = LabelSource.UNREADABLE
         file = None
         if self._folder is not None and content is not None:
             file = self._folder / content
-        answers = self._answers_by_item.get(item_id, _NO_ANSWERS)
 
         return ExportRow(
             id=exported_id,
@@ -387,14 +432,14 @@ class ExportRows:
             left_out=item_id in self._snapshot.left_out,
             agreement=None if consensus is None else round(consensus.confidence, 6),
             decided_by=None if decision is None else decision.reviewer,
-            answers=answers,
+            answers={answer.annotator: answer.label or answer.kind for answer in answers},
+            item=item_id,
             file=file,
             final_label=final_label,
-            labelled_by=labelled_by,
+            source=source,
+            who=who,
+            when=when,
             certificate=certificate,
             row=row,
             out_of_fold=self._out_of_fold.get(item_id),
         )
-
-
-_NO_ANSWERS: Mapping[str, str] = {}

@@ -16,18 +16,27 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from teeter.campaigns.items.columns import ImportedTable, TableRow, encode_cells
+from teeter.campaigns.items.columns import (
+    ADDED_COLUMNS,
+    SHORT_COLUMNS,
+    ImportedTable,
+    TableRow,
+    encode_cells,
+    find_added_columns,
+)
 from teeter.campaigns.records import ColumnType, TableColumn
+from teeter.data.table_files import frame_of, read_parquet
 
 _ROWS_AT_ONCE = 2_000
 """Rows that are in memory as Python objects while a table is encoded."""
 
-_PANDAS_METADATA = b"pandas"
-"""The entry of a schema that tells pandas which column is the index."""
+_FRAME_METADATA = (b"pandas", b"polars")
+"""The entries of a schema that say from which library it is, and tell pandas what its index is."""
 
 
 def read_arrow_rows(table: Any, id_column: str | None) -> list[TableRow]:
@@ -38,8 +47,8 @@ def read_arrow_rows(table: Any, id_column: str | None) -> list[TableRow]:
         id_column: The column of the item ids, if there is one.
     """
     metadata = table.schema.metadata or {}
-    pandas = {key: value for key, value in metadata.items() if key == _PANDAS_METADATA}
-    schema = table.schema.remove_metadata().with_metadata(pandas or None)
+    kept = {key: value for key, value in metadata.items() if key in _FRAME_METADATA}
+    schema = table.schema.remove_metadata().with_metadata(kept or None)
 
     columns = [TableColumn(field.name, _column_type(field.type)) for field in schema]
     imported = ImportedTable(tuple(columns), schema.serialize().to_pybytes(), id_column)
@@ -58,6 +67,29 @@ def read_arrow_schema(serialized: bytes) -> Any:
     import pyarrow
 
     return pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized))
+
+
+def select_fields(serialized: bytes, positions: Sequence[int]) -> bytes:
+    """Return the serialized schema of an imported table with some of its columns."""
+    import pyarrow
+
+    schema = read_arrow_schema(serialized)
+    fields = [schema.field(position) for position in positions]
+    selected: bytes = pyarrow.schema(fields, schema.metadata).serialize().to_pybytes()
+    return selected
+
+
+def frame_of_export(path: Path, kind: str | None = None) -> Any:
+    """Return an exported Parquet file as a data frame, with the columns that people read.
+
+    Args:
+        path: The file.
+        kind: See ``Campaign.to_frame``.
+    """
+    table = read_parquet(path)
+    for_programs = set(ADDED_COLUMNS) - set(SHORT_COLUMNS)
+    added = find_added_columns(table.column_names)
+    return frame_of(table.drop_columns([added[column] for column in for_programs]), kind)
 
 
 def _column_type(arrow_type: Any) -> ColumnType:

@@ -32,6 +32,7 @@ import numpy as np
 
 from teeter.base.registry import require_known
 from teeter.campaigns.records import ColumnType, TableColumn
+from teeter.data.table_columns import ADDED_PREFIX
 from teeter.data.table_files import is_number
 from teeter.errors import InputError
 
@@ -97,6 +98,60 @@ LIMITED_TYPES = frozenset(
     {ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.DATE, ColumnType.TIMESTAMP}
 )
 """The types that do not hold every value. See ``fits_type``."""
+
+
+ADDED_COLUMNS = {
+    "id": "the id of the item, if it came with one that no column of yours has",
+    "text": "what annotators read (image: the path of the image), if no column of yours has it",
+    "label": "the label that annotators agreed on, a reviewer decided or a certified model gives",
+    "source": "where the label comes from: a person, the consensus of several, or a model under a "
+    "certificate; or why there is none: left_out (flagged or withdrawn) or unreadable",
+    "confidence": "the calibrated probability of the predicted class",
+    "predicted": "the class that the newest model predicts",
+    "who": "who gave the label: annotators, import (it came with the item), a reviewer or a model",
+    "when": "when the label was given last, in UTC",
+    "item": "the id of the item on the page and in Python, one for all rows with the same text",
+    "answers": "what each annotator answered, in JSON",
+    "annotators": "how many annotators answered",
+    "agreement": "the share of annotators who gave the label, or its probability",
+    "decided_by": "the reviewer who decided",
+    "left_out": "whether the item was flagged or withdrawn",
+    "certificate": "the id of the certificate, for a label from a model",
+}
+"""The columns that an export adds to those of a table, and what they mean."""
+
+SHORT_COLUMNS = tuple(ADDED_COLUMNS)[:8]
+"""Those of CSV files, spreadsheets and data frames: the id and the text, which few tables need, and
+six that people read. The others are for programs.
+"""
+
+
+def find_added_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return the columns of a file that an export has added, by what they mean.
+
+    A file has them if it has all six that people read. Those only for programs must be complete
+    too: a table may well have a column ``answers`` of its own. The id and the text that an export
+    adds are as good as columns of the user.
+
+    Example:
+        >>> list(find_added_columns("text when who label predicted source confidence".split()))
+        ['label', 'source', 'confidence', 'predicted', 'who', 'when']
+        >>> find_added_columns(["text", "label"])
+        {}
+    """
+    # Of two with the same meaning, an export has added the one with more prefixes.
+    added: dict[str, str] = {}
+    for name in sorted(names, key=len):
+        column = name
+        while column.startswith(ADDED_PREFIX):
+            column = column.removeprefix(ADDED_PREFIX)
+        added[column] = name
+
+    read_by_people = SHORT_COLUMNS[2:]
+    for expected in (tuple(ADDED_COLUMNS)[2:], read_by_people):
+        if all(column in added for column in expected):
+            return {column: added[column] for column in expected}
+    return {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,10 @@ _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 """The Unicode categories of control characters, line separators and paragraph separators."""
 
 
+HASH_DIGITS = 12
+"""Digits of the digest that are the id of an item without one."""
+
+
 @dataclass(frozen=True, eq=False)
 class Item:
     """One item to label."""
@@ -168,7 +172,7 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     label = _as_text(fields.get("label"), "label").strip()
     digest = content_digest(data)
     return Item(
-        key=item_id or digest[:12],
+        key=item_id or digest[:HASH_DIGITS],
         kind=kind,
         content=content,
         digest=digest,

@@ -153,7 +153,7 @@ class Items(Part):
         """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
 
         A withdrawn item is not asked about and not trained on, and counts in no statistic of the
-        campaign. If a promise drew it, it counts there as a wrong label. Exports have it with
+        campaign. If a promise drew it, it counts there as a wrong label. Exports have it as
         ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
 
         Args:

@@ -16,13 +16,14 @@ import numpy as np
 from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
 from teeter.base.wording import list_some, pluralize
-from teeter.campaigns.items.arrow_columns import read_arrow_rows
+from teeter.campaigns.items.arrow_columns import read_arrow_rows, select_fields
 from teeter.campaigns.items.columns import (
     ImportedTable,
     TableRow,
     csv_column_type,
     decode_cells,
     encode_cells,
+    find_added_columns,
     format_cell,
     require_columns,
     rows_from_mappings,
@@ -96,8 +97,9 @@ def read_items(
 ) -> Sequence[Item]:
     """Read items from a table, a data frame, JSON, arrays, or a folder of images or .txt files.
 
-    All columns of a table stay with its items, and an export returns them. A cell of a CSV file or
-    a field of a JSON file may have at most 10 million characters. Rows without a text are left out.
+    All columns of a table stay with its items, and an export returns them, but for those that an
+    earlier export has added: they are no columns of the user. A cell of a CSV file or a field of a
+    JSON file may have at most 10 million characters. Rows without a text are left out.
 
     Args:
         source: The file or folder (``book.xlsx#Sheet`` for one of several sheets), or a
@@ -137,10 +139,39 @@ def read_items(
     if columns.image is not None:
         return _read_image_table(source, columns, folder=folder, fetcher=fetcher, notes=notes)
     if rows:
-        return _read_row_items(source, key=key, label=label, notes=notes)
-    if _is_json(source):
-        return _read_json_items(source, text=text, key=key, label=label, notes=notes)
-    return _read_table_items(source, text=text, key=key, label=label, notes=notes)
+        items = _read_row_items(source, key=key, label=label, notes=notes)
+    elif _is_json(source):
+        items = _read_json_items(source, text=text, key=key, label=label, notes=notes)
+    else:
+        items = _read_table_items(source, text=text, key=key, label=label, notes=notes)
+    return _leave_out_added(items, notes)
+
+
+def _leave_out_added(items: list[Item], notes: list[str]) -> list[Item]:
+    """Return the items of a table without the columns that an export has added to it."""
+    table = items[0].row.table if items[0].row is not None else ImportedTable(())
+    added = set(find_added_columns(table.names).values()) - {table.text_column, table.id_column}
+    if not added:
+        return items
+
+    notes.append(
+        "The columns that an earlier export has added were left out: "
+        f"{', '.join(name for name in table.names if name in added)}."
+    )
+    positions = [place for place, name in enumerate(table.names) if name not in added]
+    schema = table.arrow_schema
+    if schema is not None:
+        schema = select_fields(schema, positions)
+    own_table = replace(
+        table, columns=tuple(table.columns[place] for place in positions), arrow_schema=schema
+    )
+
+    own_items = []
+    for item in items:
+        cells = [] if item.row is None else decode_cells(item.row.cells)
+        own_cells = encode_cells([cells[place] for place in positions])
+        own_items.append(replace(item, row=TableRow(own_table, own_cells)))
+    return own_items
 
 
 def _is_json(source: Any) -> bool:
@@ -246,6 +277,7 @@ def _read_row_items(
         rows = read_rows(id_column)
 
     names = rows[0].table.names
+    added = find_added_columns(names).values()
     require_columns([name for name in (key, label) if name is not None], names)
     entries = []
     filled = []
@@ -262,7 +294,11 @@ def _read_row_items(
             continue
         filled.append(row)
         # A column without a name is an index, such as pandas writes.
-        card = {name: format_card_cell(cell) for name, cell in cells.items() if name}
+        card = {
+            name: format_card_cell(cell)
+            for name, cell in cells.items()
+            if name and name not in added
+        }
         entries.append({**entry, "text": format_card(card)})
 
     _note_blank(notes, "row", blank)

@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse, Response
 from starlette.background import BackgroundTask
 
 from teeter.campaigns.export.formats import FORMATS
+from teeter.campaigns.items.columns import ADDED_COLUMNS, SHORT_COLUMNS
 from teeter.campaigns.records import Permission
 from teeter.errors import InputError
 from teeter.server.access.permissions import (
@@ -28,8 +29,9 @@ _EXPORT_SECONDS = 600
 """How long a client waits for an export."""
 
 _EXPORT_FORMATS = {
-    "csv": "CSV with every value unchanged, for programs.",
+    "csv": "CSV with every value of your table unchanged.",
     "spreadsheet": "CSV that is safe to open in a spreadsheet program: no value runs as a formula.",
+    "xlsx": "An Excel workbook with numbers, dates and texts, and no formulas.",
     "jsonl": "One JSON object per line, with all answers.",
     "parquet": "A typed table, smaller than CSV.",
     "datasets": "A zipped folder for the Hugging Face datasets library.",
@@ -48,7 +50,13 @@ def show_export(request: Request, slug: str) -> Response:
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
     obstacles = page.campaign.export_obstacles()
     formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
-    return page.render("export.html", formats=formats, obstacles=obstacles)
+    return page.render(
+        "export.html",
+        formats=formats,
+        obstacles=obstacles,
+        glossary=ADDED_COLUMNS,
+        short=SHORT_COLUMNS,
+    )
 
 
 @page_router.get("/c/{slug}/export/file", response_class=Response)
@@ -69,7 +77,7 @@ async def export_labels(
     """Return labels and predictions as a file.
 
     In the format ``spreadsheet``, values that a spreadsheet program would run as formulas begin
-    with an apostrophe. The format ``csv`` keeps every value unchanged, for programs.
+    with an apostrophe. The format ``csv`` keeps every value unchanged.
     """
     workspace = get_workspace(request)
     if form not in FORMATS:

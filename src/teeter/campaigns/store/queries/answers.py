@@ -403,6 +403,7 @@ def _answer(row: Row[Any]) -> Answer:
         row.label,
         row.comment,
         row.id,
+        row.at,
     )
 
 
@@ -548,4 +549,4 @@ class DecisionQueries(Queries):
 
 
 def _decision(row: Row[Any]) -> Decision:
-    return Decision(row.key, row.label, row.reviewer, row.comment, row.id)
+    return Decision(row.key, row.label, row.reviewer, row.comment, row.id, row.at)

@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
 )
 
-from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
+from teeter.campaigns.items.item import HASH_DIGITS, Item, quote_id, require_valid_unicode
 from teeter.campaigns.records import AnswerKind, ItemFilter, ItemKind, ItemQuery, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
@@ -157,6 +157,12 @@ class ItemQueries(Queries):
         for part in rows.partitions():
             contents.update((item_id, content) for item_id, content in part)
         return contents
+
+    def have_own_ids(self) -> bool:
+        """Return whether an item has another id than the hash of its content."""
+        is_own = ITEMS.key != func.substr(ITEMS.digest, 1, HASH_DIGITS)
+        query = select(ITEMS.id).where(self._in_campaign(), is_own).limit(1)
+        return self._scalar(query) is not None
 
     def comparable(self, items: Sequence[Item]) -> list[StoredItem]:
         """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
