@@ -39,7 +39,7 @@ def test_encoders_and_what_auto_stands_for_are_listed(monkeypatch: pytest.Monkey
     assert check_by_name["tfidf"] == EncoderCheck("tfidf", True, "texts")
     minilm = EncoderCheck("minilm", False, "needs pip install 'teeter[label]'")
     assert check_by_name["minilm"] == minilm
-    assert check_by_name["static"].note == "needs pip install wordllama"
+    assert check_by_name["static"].note == "needs pip install wordllama==0.4.0.post1"
     auto = [check.note for check in checks if check.name == "auto"]
     assert [note.partition(",")[0] for note in auto] == [
         "texts: The encoder is tfidf",

