@@ -10,7 +10,8 @@ from xml.sax.saxutils import escape
 import pytest
 
 from teeter.base import arrays
-from teeter.data.table_files import read_cells, read_table, split_sheet
+from teeter.data.table_files import read_cells, read_table
+from teeter.data.workbooks import split_sheet
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 pytest.importorskip("python_calamine")

@@ -26,8 +26,8 @@ from teeter.data.table_files import (
     read_cells,
     read_json_objects,
     read_parquet,
-    split_sheet,
 )
+from teeter.data.workbooks import split_sheet
 from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError

@@ -13,12 +13,10 @@ import codecs
 import csv
 import json
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date, time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -27,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors, require_file, require_unpacked_size
-from teeter.base.registry import did_you_mean, require_known
+from teeter.base.registry import require_known
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.data.workbooks import WORKBOOK_SUFFIXES, Sheet, format_number, open_sheet, split_sheet
+from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [
     "JSONL_SUFFIXES",
@@ -37,19 +36,20 @@ __all__ = [
     "MAX_CELL_LENGTH",
     "MAX_LINE_LENGTH",
     "TABLE_SUFFIXES",
-    "WORKBOOK_SUFFIXES",
     "Column",
     "CsvRows",
+    "OpenCells",
     "Table",
     "arrow_table_of",
     "convert_arrow_table",
     "convert_csv_rows",
     "escape_formula",
-    "format_sheet_cell",
     "frame_of",
     "is_list_type",
     "is_missing",
     "is_number",
+    "iterate_json_objects",
+    "open_cells",
     "open_parquet",
     "read_arrow_table",
     "read_cells",
@@ -59,13 +59,8 @@ __all__ = [
     "refuse_frame",
     "require_ids",
     "require_parquet_size",
-    "require_workbook_size",
-    "split_sheet",
     "text_column",
 ]
-
-WORKBOOK_SUFFIXES = (".xlsx", ".xls", ".ods")
-"""The suffixes of spreadsheets."""
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", *WORKBOOK_SUFFIXES)
 """The suffixes of files that ``read_table`` reads."""
@@ -78,6 +73,9 @@ MAX_CELL_LENGTH = 10_000_000
 It is far above any document, and far below what fills the memory: a cell without an end is often a
 quote that was never closed.
 """
+
+_ENCODING_SAMPLE = 50_000
+"""Bytes or characters that are read at a time to find out the encoding of a file."""
 
 MAX_LINE_LENGTH = 50_000_000
 """Characters of a line that are read at most, to bound the memory that a damaged file can take."""
@@ -126,7 +124,7 @@ class Table:
         if column.dtype.kind != "f":
             return [str(value) for value in values]
 
-        return [_format_number(value) for value in values]
+        return [format_number(value) for value in values]
 
     def ids(self, name: str, rows: Sequence[int] | None = None) -> list[str]:
         """Return a column of ids as texts, of all rows or of some.
@@ -229,17 +227,58 @@ class CsvRows:
     """How the text of the file was decoded."""
 
 
-def split_sheet(path: Path) -> tuple[Path, str | None]:
-    """Return the file and the sheet that ``book.xlsx#Sheet`` names; no sheet for another path.
+@dataclass(frozen=True)
+class OpenCells:
+    """A CSV file or a sheet of a spreadsheet that is being read."""
 
-    Example:
-        >>> split_sheet(Path("book.xlsx#May"))
-        (PosixPath('book.xlsx'), 'May')
+    names: list[str]
+    """The names of the columns, which may be empty."""
+    rows: Iterator[tuple[int, list[str]]]
+    """The line on which a row begins, and its cells; no cells if all are blank."""
+    delimiter: str = ","
+    encoding: str = "utf-8-sig"
+    """How the text of the file was decoded."""
+    sheets: tuple[str, ...] = ()
+    """The sheets with any cells, first the one that is read."""
+
+
+@contextmanager
+def open_cells(path: Path) -> Iterator[OpenCells]:
+    """Open a CSV file or a spreadsheet to read it row by row, for the length of the block.
+
+    Args:
+        path: the file. ``book.xlsx#Sheet`` names a sheet; by default it is the first with cells.
+
+    Raises:
+        FileError: if the file cannot be read.
+        MissingExtraError: if it is a spreadsheet and python-calamine is not installed.
     """
-    name, mark, sheet = path.name.partition("#")
-    if mark and Path(name).suffix.lower() in WORKBOOK_SUFFIXES and not path.exists():
-        return path.with_name(name), sheet
-    return path, None
+    file, sheet_name = split_sheet(path)
+    if file.suffix.lower() in WORKBOOK_SUFFIXES:
+        with open_sheet(file, sheet_name) as sheet:
+            rows = _sheet_rows(sheet, file)
+            _, names = next(rows)
+            _require_names(names, path)
+            yield OpenCells(names, rows, sheets=(sheet.name, *sheet.others))
+        return
+
+    try:
+        encoding = _find_encoding(path)
+        with path.open(encoding=encoding, newline="") as stream:
+            # A quoted name may hold any of the delimiters.
+            header = re.sub(r'"[^"]*"', "", _read_header(stream))
+            delimiter = max(",;\t", key=header.count)
+            stream.seek(0)
+            rows = _csv_rows(stream, path, delimiter)
+            _, names = next(rows, (1, []))
+            _require_names(names, path)
+            yield OpenCells(names, rows, delimiter, encoding)
+    except UnicodeError:
+        raise FileError(
+            f"{path} is not UTF-8, UTF-16 or Windows-1252 text: save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def read_cells(path: Path) -> CsvRows:
@@ -250,123 +289,76 @@ def read_cells(path: Path) -> CsvRows:
 
     Raises:
         FileError: if the file cannot be read, or has no rows.
+        InputError: if it has several sheets and none is named.
         MissingExtraError: if it is a spreadsheet and python-calamine is not installed.
     """
-    file, sheet = split_sheet(path)
-    if file.suffix.lower() in WORKBOOK_SUFFIXES:
-        content = _read_sheet(file, sheet)
-    else:
-        content = _read_csv(path)
-
-    _require_names(content.names, path)
-    if not content.rows:
-        raise FileError(f"{path} has a header ({', '.join(content.names)}) and no rows.")
-
-    return content
-
-
-def _read_csv(path: Path) -> CsvRows:
-    """Read a CSV file in UTF-8, UTF-16 with a byte order mark, or the code page of Windows."""
-    try:
-        with path.open("rb") as binary:
-            has_utf16_mark = binary.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        # Excel writes a byte order mark in UTF-8 too, which utf-8-sig skips. In Windows-1252 nearly
-        # any bytes are text, so it comes last.
-        encodings = ("utf-16",) if has_utf16_mark else ("utf-8-sig", "cp1252")
-        for encoding in encodings:
-            with suppress(UnicodeError), path.open(encoding=encoding, newline="") as stream:
-                return replace(_parse_csv(stream, path), encoding=encoding)
-    except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-    raise FileError(f"{path} is not UTF-8, UTF-16 or Windows-1252 text: save it as UTF-8.")
-
-
-def require_workbook_size(path: Path, limit: int | None = None) -> None:
-    """Refuse a spreadsheet that takes too much memory. All but .xls are archives.
-
-    Args:
-        path: the file.
-        limit: the most bytes. By default half of the free memory.
-
-    Raises:
-        FileError: if the file unpacks to more, or is damaged.
-    """
-    with parse_errors(path, "spreadsheet"):
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                size = sum(part.file_size for part in archive.infolist())
-            require_unpacked_size(path, size, limit)
-
-
-_SMALLEST_CELL = 100
-"""What a cell of a spreadsheet takes in memory at least."""
-
-
-def _read_sheet(path: Path, sheet: str | None) -> CsvRows:
-    """Read a sheet of a spreadsheet: the one of this name, or the only one with any cells."""
-    try:
-        from python_calamine import CalamineWorkbook
-    except ImportError:
-        raise MissingExtraError(
-            "Reading spreadsheets needs python-calamine: pip install 'teeter[label]'."
-        ) from None
-
-    with parse_errors(path, "spreadsheet"):
-        require_workbook_size(path)
-        workbook = CalamineWorkbook.from_path(str(path))
-        if sheet is not None and sheet not in workbook.sheet_names:
-            raise UnknownNameError(
-                f"{path} has no sheet {sheet!r}. {did_you_mean(sheet, workbook.sheet_names)}"
-            )
-        names = workbook.sheet_names if sheet is None else [sheet]
-        sheets = [workbook.get_sheet_by_name(name) for name in names]
-        filled = [one for one in sheets if one.height > 0]
-        if len(filled) > 1:
-            raise InputError(
-                f"{path} has the sheets {', '.join(one.name for one in filled)}: choose one, as in "
-                f"'{path}#{filled[0].name}'."
-            )
-        if not filled:
-            raise FileError(f"{path} has no cells: its formulas may never have been calculated.")
-
-        chosen = filled[0]
-        require_unpacked_size(path, chosen.total_height * chosen.total_width * _SMALLEST_CELL)
-        values = chosen.to_python(skip_empty_area=False)
-
-    names = []
-    rows: list[list[str]] = []
+    rows = []
     lines = []
     blank = []
-    for number, cells in enumerate(values, start=1):
-        texts = [format_sheet_cell(cell) for cell in cells]
-        is_blank = not any(text.strip() for text in texts)
-        if not names:
-            # Blank rows may stand before the header.
-            names = [] if is_blank else [text.strip() for text in texts]
-        elif is_blank:
-            blank.append(number)
-        else:
-            rows.append(texts)
-            lines.append(number)
+    with open_cells(path) as cells:
+        if len(cells.sheets) > 1 and split_sheet(path)[1] is None:
+            raise InputError(
+                f"{path} has the sheets {', '.join(cells.sheets)}: choose one, as in "
+                f"'{path}#{cells.sheets[0]}'."
+            )
+        for line, fields in cells.rows:
+            if fields:
+                rows.append(fields)
+                lines.append(line)
+            else:
+                blank.append(line)
+    if not rows:
+        raise FileError(f"{path} has a header ({', '.join(cells.names)}) and no rows.")
 
-    unnamed = [k for k, name in enumerate(names) if not name and any(row[k] for row in rows)]
-    if len(unnamed) > 1:
+    unnamed = [k for k, name in enumerate(cells.names) if not name and any(row[k] for row in rows)]
+    if len(unnamed) > 1 and cells.sheets:
         raise FileError(
-            f"{len(unnamed)} columns of {path} have values and no name: name each in the header, "
-            "and take merged cells apart."
+            f"{len(unnamed)} columns of {path} have values and no name: name each in the header."
         )
-    return CsvRows(names, rows, tuple(lines), ",", tuple(blank))
+    return CsvRows(
+        cells.names, rows, tuple(lines), cells.delimiter, tuple(blank), encoding=cells.encoding
+    )
 
 
-def format_sheet_cell(value: Any) -> str:
-    """Return a cell as a CSV file would hold it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return _format_number(value)
-    if isinstance(value, date | time):  # and datetimes, which are dates
-        return value.isoformat()
-    return str(value)
+def _find_encoding(path: Path) -> str:
+    """Return the encoding of a text: UTF-8, UTF-16, or else the code page of Windows."""
+    with path.open("rb") as stream:
+        start = stream.read(_ENCODING_SAMPLE)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # Without a byte order mark: half of the bytes of Latin letters are zero.
+    for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        if zeros.count(0) > len(start) / 4:
+            return encoding
+
+    # Excel writes a byte order mark in UTF-8 too, which utf-8-sig skips. In Windows-1252 nearly any
+    # bytes are text, so it comes last.
+    try:
+        with path.open(encoding="utf-8-sig") as text:
+            while text.read(_ENCODING_SAMPLE):
+                pass
+    except UnicodeError:
+        if 0 in start:
+            raise
+        return "cp1252"
+    return "utf-8-sig"
+
+
+def _sheet_rows(sheet: Sheet, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the names and the rows of a sheet; see ``OpenCells``."""
+    has_names = False
+    for number, cells in enumerate(sheet.rows, start=1):
+        is_blank = not any(cell.strip() for cell in cells)
+        if has_names:
+            yield number, [] if is_blank else cells
+        elif not is_blank:  # Blank rows may stand before the header.
+            if number - 1 in sheet.merged_rows:
+                raise FileError(
+                    f"The header of {path} has cells over several columns: take merged cells "
+                    "apart, and name each column."
+                )
+            has_names = True
+            yield number, [cell.strip() for cell in cells]
 
 
 def convert_csv_rows(content: CsvRows, path: Path) -> Table:
@@ -386,33 +378,28 @@ def convert_csv_rows(content: CsvRows, path: Path) -> Table:
     return Table(path, columns, lines=content.lines, blank=content.blank, encoding=content.encoding)
 
 
-def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
+def _csv_rows(stream: TextIO, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the names and the rows of a CSV file; see ``OpenCells``."""
     # The csv module's own limit of 128 KiB is too short for long documents.
     csv.field_size_limit(MAX_CELL_LENGTH)
 
-    # A quoted name may hold any of the delimiters.
-    header = re.sub(r'"[^"]*"', "", _read_header(stream))
-    delimiter = max(",;\t", key=header.count)
-    stream.seek(0)
     lines_of_row: list[str] = []
     first_line_of_row = 1
     reader = csv.reader(_read_lines(stream, lines_of_row), delimiter=delimiter, strict=True)
     names: list[str] = []
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    blank: list[int] = []
 
     try:
         for fields in reader:
             is_blank = not any(field.strip() for field in fields)
             if not names:
                 names = fields  # Blank lines before the header have no fields.
+                if names:
+                    yield first_line_of_row, [name.strip() for name in names]
             elif len(fields) == len(names):
-                rows.append(fields)
-                lines.append(first_line_of_row)
+                yield first_line_of_row, fields
             elif is_blank and fields:
                 # Only separators, but not as many as the header has.
-                blank.append(first_line_of_row)
+                yield first_line_of_row, []
             elif fields:  # Blank lines are skipped.
                 raise FileError(
                     f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has "
@@ -432,9 +419,6 @@ def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
         raise FileError(
             f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes."
         ) from None
-
-    stripped = [name.strip() for name in names]
-    return CsvRows(stripped, rows, tuple(lines), delimiter, tuple(blank))
 
 
 def _read_header(stream: TextIO) -> str:
@@ -737,16 +721,6 @@ def _convert_lists(column: Any) -> Column | None:
     return values.reshape(len(column), -1)
 
 
-def _format_number(value: float) -> str:
-    if value != value:  # NaN: the cell is missing.
-        return ""
-
-    # pandas turns a column of whole numbers into floats if one is missing: 7.0 was 7.
-    if value.is_integer():
-        return str(int(value))
-    return repr(value)
-
-
 _BYTES_PER_ROW = 200
 _BYTES_PER_VALUE = 8
 """What a row, and a value in it, take in memory at least. Encoded, a million may take no byte."""
@@ -955,23 +929,29 @@ JSONL_SUFFIXES = (".jsonl", ".ndjson")
 """The suffixes of files with a JSON object on each line."""
 
 JSON_SUFFIXES = (*JSONL_SUFFIXES, ".json")
-"""The suffixes of files that ``read_json_objects`` reads."""
+"""The suffixes of JSON files."""
 
 # Possessive quantifiers (++ and *+) keep the memory constant on strings of any length.
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def read_json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_json_objects(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return all objects of a JSON file with their places; see ``iterate_json_objects``."""
+    if path.suffix.lower() == ".json":
+        with parse_errors(path, "JSON file"):
+            require_unpacked_size(path, _JSON_EXPANSION * path.stat().st_size)
+    return list(iterate_json_objects(path))
+
+
+def iterate_json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects of a JSON file with their places: ``line 3``, or ``entry 3`` of a list.
 
     Objects stand on a line each, or in one list in a file that ends in .json. Blank lines are
     skipped.
     """
-    if path.suffix.lower() == ".json":
-        entries = _read_json_list(path)
-        if entries is not None:
-            yield from entries
-            return
+    if path.suffix.lower() == ".json" and not _has_json_lines(path):
+        yield from _read_json_list(path)
+        return
 
     is_blank = True
     try:
@@ -1004,27 +984,81 @@ def read_json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 _JSON_EXPANSION = 8
 """How many times the size of a JSON file its objects take in memory, about."""
 
+_JSON_CHUNK = 1_000_000
+"""Characters of a list that are read at a time, at least."""
 
-def _read_json_list(path: Path) -> list[tuple[str, dict[str, Any]]] | None:
-    """Return the objects of a file that is one list; None if it has an object on each line."""
-    with parse_errors(path, "JSON file"):
-        require_unpacked_size(path, _JSON_EXPANSION * path.stat().st_size)
+_JSON_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _has_json_lines(path: Path) -> bool:
+    """Return whether the first line of a file is an object, and others follow."""
+    with parse_errors(path, "JSON file"), path.open(encoding="utf-8-sig") as stream:
         try:
-            values = json.loads(path.read_text(encoding="utf-8-sig"))
-        except json.JSONDecodeError as error:
-            if error.msg == "Extra data":
-                return None
-            raise FileError(
-                f"Line {error.lineno} of {path} is no JSON ({error.msg}): check what is before it."
-            ) from None
-    if not isinstance(values, list):
-        raise FileError(f"{path} is not a list of objects: put its objects into [ ].")
-    if not values:
-        raise FileError(f"{path} is an empty list.")
-    return [
-        (f"entry {number}", _require_object(value, f"entry {number}", path))
-        for number, value in enumerate(values, start=1)
-    ]
+            is_object = isinstance(json.loads(_read_header(stream)), dict)
+        except (ValueError, RecursionError):
+            return False
+        return is_object and _read_header(stream) != ""
+
+
+def _read_json_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file that is one list. A part of the file at a time is in memory."""
+    decoder = json.JSONDecoder()
+    text = ""
+    position = 0
+    line = 1
+    number = 0
+    with parse_errors(path, "JSON file"), path.open(encoding="utf-8-sig") as stream:
+        while True:
+            start = _skip_space(text, position)
+            mark = text[start : start + 1]
+            problem = json.JSONDecodeError("Expecting ',' or ']'", text, start)
+            if number and mark == "]":
+                break
+            if mark == ("," if number else "["):
+                try:
+                    value, position = decoder.raw_decode(text, _skip_space(text, start + 1))
+                except json.JSONDecodeError as error:
+                    problem = error
+                else:
+                    number += 1
+                    place = f"entry {number}"
+                    yield place, _require_object(value, place, path)
+                    continue
+
+            # The entry may go on in what was not read yet. Twice as much each time, so that a long
+            # one is not searched too often.
+            more = ""
+            if len(text) - position <= MAX_LINE_LENGTH:
+                more = stream.read(max(_JSON_CHUNK, len(text)))
+            if not more:
+                raise _json_list_error(path, number, problem, line)
+            line += text.count("\n", 0, position)
+            text = text[position:] + more
+            position = 0
+
+        rest = text[start + 1 :] + stream.read(_JSON_CHUNK)
+        if rest.strip():
+            raise FileError(f"{path} goes on after its list: put all objects into one list.")
+
+
+def _skip_space(text: str, position: int) -> int:
+    space = _JSON_SPACE.match(text, position)
+    return position if space is None else space.end()
+
+
+def _json_list_error(
+    path: Path, number: int, problem: json.JSONDecodeError, line: int
+) -> FileError:
+    """Return the error for a file that is no list, or whose next entry cannot be read."""
+    text = problem.doc.strip()
+    if number == 0 and not text.startswith("["):
+        return FileError(f"{path} is not a list of objects: put its objects into [ ].")
+    if number == 0 and text[1:].lstrip().startswith("]"):
+        return FileError(f"{path} is an empty list.")
+    if len(problem.doc) > MAX_LINE_LENGTH:
+        return _json_length_error(path, f"entry {number + 1}", _find_long_field(problem.doc))
+    line += problem.doc.count("\n", 0, problem.pos)
+    return FileError(f"Line {line} of {path} is no JSON ({problem.msg}): check what is before it.")
 
 
 def _require_object(value: Any, place: str, path: Path) -> dict[str, Any]:

@@ -38,7 +38,8 @@ from teeter.campaigns.items.columns import (
     typed_value,
 )
 from teeter.campaigns.records import ColumnType, ItemKind
-from teeter.data.table_files import escape_formula, format_sheet_cell
+from teeter.data.table_files import escape_formula
+from teeter.data.workbooks import format_sheet_cell
 from teeter.errors import FileError, InputError, MissingExtraError
 
 CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."

@@ -50,10 +50,10 @@ from teeter.data.table_files import (
     read_cells,
     read_json_objects,
     read_table,
-    split_sheet,
 )
+from teeter.data.workbooks import split_sheet
 from teeter.encoders import format_card
-from teeter.encoders.images import IMAGE_SUFFIXES
+from teeter.encoders.images import is_image_name
 from teeter.errors import FileError, InputError, UnknownNameError
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -78,10 +78,9 @@ def _is_folder_of_texts(folder: Path) -> bool:
     """Return whether a folder has .txt files and no images."""
     has_texts = False
     for file in folder.rglob("*"):
-        suffix = file.suffix.lower()
-        if suffix in IMAGE_SUFFIXES:
+        if is_image_name(file.name):
             return False
-        has_texts = has_texts or suffix == ".txt"
+        has_texts = has_texts or file.suffix.lower() == ".txt"
     return has_texts
 
 
@@ -178,7 +177,12 @@ def _is_json(source: Any) -> bool:
     return isinstance(source, Path) and source.suffix.lower() in JSON_SUFFIXES
 
 
-_ENCODINGS = {"utf-16": "UTF-16", "cp1252": "Windows-1252"}
+ENCODING_NAMES = {
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "cp1252": "Windows-1252",
+}
 """What encodings of CSV files are called, beside UTF-8."""
 
 
@@ -186,8 +190,9 @@ def _note_table(notes: list[str], table: Table, blank_rows: Sequence[int]) -> No
     """Note which rows are left out, and how a file is read that is not UTF-8."""
     lines = [f"line {line}" for line in table.blank]
     _note_blank(notes, "row", [*lines, *map(table.place, blank_rows)])
-    if table.encoding in _ENCODINGS:
-        notes.append(f"{table.path.name} was read as {_ENCODINGS[table.encoding]}, not as UTF-8.")
+    if table.encoding in ENCODING_NAMES:
+        encoding = ENCODING_NAMES[table.encoding]
+        notes.append(f"{table.path.name} was read as {encoding}, not as UTF-8.")
 
 
 def _note_blank(notes: list[str], what: str, places: Sequence[str]) -> None:
@@ -426,7 +431,7 @@ def _find_id_column(table: Table, text_column: str | None) -> str | None:
 def _read_json_items(
     path: Path, *, text: str | None, key: str | None, label: str | None, notes: list[str]
 ) -> list[Item]:
-    objects = list(read_json_objects(path))
+    objects = read_json_objects(path)
 
     # A dict keeps the order of the fields, for the hint in the error message.
     field_names = dict.fromkeys(name for _, fields in objects for name in fields)

@@ -92,7 +92,7 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
     file = require_file(path, (*TABLE_SUFFIXES, *JSON_SUFFIXES), "a file of predictions")
 
     if file.suffix.lower() in JSON_SUFFIXES:
-        objects = list(read_json_objects(file))
+        objects = read_json_objects(file)
         rows = [fields for _, fields in objects]
         places = [place for place, _ in objects]
     else:
