@@ -81,7 +81,7 @@ def test_the_question_for_the_text_column_fits_the_page(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["mail.exe", "mail", "mail.csv.html", "../mail.zip"])
+@pytest.mark.parametrize("name", ["mail.exe", "mail", "mail.csv.html", "../mail.tar"])
 def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
     with serve_campaigns(folder=tmp_path) as client:
         job = create_campaign(client, name="a", classes="a,b", file=(name, "text\none\ntwo\n"))

@@ -43,6 +43,7 @@ from teeter.campaigns.items.columns import (
     require_columns,
     require_shown_columns,
 )
+from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX, unpack_images
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
     Item,
@@ -207,9 +208,9 @@ class Campaign(CampaignStore):
 
         Args:
             source: the path of a table (CSV, Parquet, or a spreadsheet: ``book.xlsx#Sheet`` names
-                one of several sheets), JSON, arrays or a folder of images or .txt files; a data
-                frame of pandas, polars, pyarrow, DuckDB or ``datasets``; or a list of items, as
-                ``add`` takes them.
+                one of several sheets), JSON, arrays, a folder of images or .txt files, or a .zip of
+                images, which is unpacked beside the campaign; a data frame of pandas, polars,
+                pyarrow, DuckDB or ``datasets``; or a list of items, as ``add`` takes them.
             classes: the names of two or more classes, or the path of a file of them. Numbers become
                 texts: class 1 is called "1". None for the different labels of the items.
             at: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
@@ -237,6 +238,23 @@ class Campaign(CampaignStore):
         settings = settings or Settings()
         location, name = _require_new(default_location(path) if at is None else at, name)
         validate_name(name)
+        if path is not None and path.suffix.lower() == ARCHIVE_SUFFIX:
+            if not isinstance(location, Path):
+                raise InputError(f"Unpack {path} first: a database has no place for its images.")
+            with unpack_images(path, location) as (folder, left_out):
+                campaign = cls.make(
+                    folder,
+                    classes,
+                    at=location,
+                    name=name,
+                    settings=settings,
+                    descriptions=descriptions,
+                    clock=clock,
+                    encode_now=encode_now,
+                    progress=progress,
+                )
+            campaign.imported = replace(campaign.imported, left_out_files=left_out)
+            return campaign
 
         settings.require_cost()
         settings.require_strategy()

@@ -511,6 +511,27 @@ class ItemColumns:
     """The column of images instead of texts: paths, or links, which are fetched."""
 
 
+@dataclass(frozen=True)
+class SourcePreview:
+    """What is in a file of items before a campaign is made of it."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    """The first rows, with the beginnings of their first cells."""
+    proposed: ItemColumns = field(default_factory=ItemColumns)
+    """What the columns seem to hold."""
+    classes: tuple[tuple[str, int], ...] = ()
+    """The values of the column of labels and their numbers, the most frequent first."""
+    sheets: tuple[str, ...] = ()
+    """The sheets of a spreadsheet that have cells, first the one that was read."""
+    links: tuple[str, ...] = ()
+    """The columns of links."""
+    notes: tuple[str, ...] = ()
+    """Sentences on how the file was read."""
+    upload: str = ""
+    """The id of the file on a server, which keeps it for an hour after its last use."""
+
+
 MAX_LISTED = 1000
 """Entries of a list in a result that leaves the process. The result still has their number."""
 

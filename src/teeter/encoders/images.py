@@ -30,6 +30,7 @@ __all__ = [
     "count_left_out_files",
     "describe_left_out_files",
     "find_images",
+    "is_image_name",
     "read_image",
 ]
 
@@ -113,8 +114,13 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
     return f"{were} that teeter reads: {', '.join(named)}."
 
 
+def is_image_name(name: str) -> bool:
+    """Return whether a file of this name is taken for an image."""
+    return Path(name).suffix.lower() in IMAGE_SUFFIXES
+
+
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+    return is_image_name(path.name) and path.is_file()
 
 
 class ImageEncoder(Encoder):

@@ -1,34 +1,129 @@
-"""Uploaded files: of known formats, under safe names, and not too large when unpacked."""
+"""Uploaded files: of known formats, under safe names, and not too large when unpacked.
+
+A file that a campaign is made of is uploaded once, looked at, and kept for a while: its columns are
+chosen from, and only then it is read as a whole. The preview cannot be made by the browser, which
+reads neither Parquet files nor spreadsheets, and the first part of such a file is no file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import re
+import secrets
 import shutil
 import tempfile
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import UploadFile
 from fastapi.responses import FileResponse, Response
 
+from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX
 from teeter.campaigns.items.image_links import SIGNATURE_BYTES, image_suffix
 from teeter.data.table_files import (
     JSON_SUFFIXES,
     TABLE_SUFFIXES,
-    WORKBOOK_SUFFIXES,
     require_parquet_size,
-    require_workbook_size,
 )
-from teeter.errors import FileError, InputError, MissingExtraError
+from teeter.data.workbooks import WORKBOOK_SUFFIXES, require_workbook_size
+from teeter.errors import FileError, InputError, MissingExtraError, UnknownResourceError
 
 _SUFFIXES = (*TABLE_SUFFIXES, *JSON_SUFFIXES)
+
+CAMPAIGN_SUFFIXES = (*_SUFFIXES, ARCHIVE_SUFFIX)
+"""The suffixes of files that a campaign is made of."""
 
 _MAX_NAME = 80
 _CHUNK = 1024 * 1024
 
 
-def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
+_KEPT_SECONDS = 3600.0
+"""Seconds after its last use after which a kept upload is removed."""
+
+_KEPT_PER_OWNER = 3
+"""Uploads that are kept for one person. The newest replace the oldest."""
+
+
+@dataclass(frozen=True)
+class _KeptUpload:
+    path: Path
+    owner: str
+    timer: threading.Timer
+
+
+class KeptUploads:
+    """Files that were uploaded to be looked at, until a campaign is made of them or an hour passes.
+
+    Args:
+        folder: has one folder per upload.
+        limit: as in ``save_upload``.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._kept: dict[str, _KeptUpload] = {}
+        """By ids that only those who uploaded them know, the oldest first."""
+        self._lock = threading.Lock()
+
+    def add(self, file: UploadFile, owner: str) -> str:
+        """Keep an upload, and return its id.
+
+        Raises:
+            FileError: it is damaged, or unpacks to more than the limit.
+            InputError: the format is unknown.
+        """
+        path = save_upload(file, self._folder, self._limit, CAMPAIGN_SUFFIXES)
+        upload = secrets.token_urlsafe(12)
+        self._keep(upload, path, owner)
+        with self._lock:
+            others = [key for key, kept in self._kept.items() if kept.owner == owner]
+        for oldest in others[:-_KEPT_PER_OWNER]:
+            self.remove(oldest)
+        return upload
+
+    def find(self, upload: str, owner: str) -> Path:
+        """Return the file of an upload, which is kept for another hour.
+
+        Raises:
+            UnknownResourceError: it was removed, or somebody else uploaded it.
+        """
+        with self._lock:
+            kept = self._kept.get(upload)
+        if kept is None or kept.owner != owner:
+            raise UnknownResourceError("The file is no longer on the server: choose it again.")
+        self._keep(upload, kept.path, owner)
+        return kept.path
+
+    def _keep(self, upload: str, path: Path, owner: str) -> None:
+        timer = threading.Timer(_KEPT_SECONDS, self.remove, [upload])
+        timer.daemon = True
+        with self._lock:
+            before = self._kept.get(upload)
+            self._kept[upload] = _KeptUpload(path, owner, timer)
+        if before is not None:
+            before.timer.cancel()
+        timer.start()
+
+    def remove(self, upload: str) -> None:
+        """Remove an upload, if it is still there."""
+        with self._lock:
+            kept = self._kept.pop(upload, None)
+        if kept is not None:
+            kept.timer.cancel()
+            shutil.rmtree(kept.path.parent, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove all uploads."""
+        for upload in list(self._kept):
+            self.remove(upload)
+
+
+def save_upload(
+    file: UploadFile, folder: Path, limit: int, suffixes: tuple[str, ...] = _SUFFIXES
+) -> Path:
     """Write an uploaded file into a new folder inside ``folder``.
 
     Args:
@@ -36,6 +131,7 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
         folder: has one folder per upload.
         limit: the most bytes that a Parquet file or a spreadsheet may unpack to. A small file can
             hold a table that fills the memory.
+        suffixes: those of the formats that may be uploaded.
 
     Returns:
         The path of the file. The caller removes its folder.
@@ -46,8 +142,8 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     """
     name = Path(file.filename or "")
     suffix = name.suffix.lower()
-    if suffix not in _SUFFIXES:
-        formats = ", ".join(_SUFFIXES)
+    if suffix not in suffixes:
+        formats = ", ".join(suffixes)
         kind = f"{suffix} files" if suffix else "a file without a suffix"
         raise InputError(f"Cannot read {kind}: upload {formats}.")
 

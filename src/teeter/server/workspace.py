@@ -40,9 +40,11 @@ from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import split_location
 from teeter.campaigns.store.transaction import campaign_names
 from teeter.campaigns.suggestions.language_model import LanguageModel
+from teeter.data.workbooks import split_sheet
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
+from teeter.server.uploads import KeptUploads
 from teeter.server.worker.background import (
     CREATE_CAMPAIGN,
     DRAW_MAP,
@@ -244,6 +246,7 @@ class Workspace:
             self.suggester = Suggester(language_model, lambda: self.campaigns.values())
 
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
+        self.uploads = KeptUploads(self.temp, security.upload_limit)
         for location in locations:
             self.open(location)
         self.open_new_campaigns()
@@ -384,6 +387,8 @@ class Workspace:
 
     def redact_paths(self, sentence: str) -> str:
         """Return a sentence without the places of files and databases on the server."""
+        # Each upload has a folder of its own.
+        sentence = re.sub(rf"{re.escape(str(self.temp))}[/\\][^/\\]+[/\\]", "", sentence)
         folders = {self.temp}
         if self.folder is not None:
             folders.add(self.folder.absolute())
@@ -521,22 +526,26 @@ class Workspace:
         columns: ItemColumns,
         owner: str,
         owned: Campaign | None,
+        upload: str | None = None,
         asked: object = None,
     ) -> Job[CreatedCampaign]:
         """Create a campaign in the background.
 
         Args:
-            source: a file of items, which is removed if it was uploaded, or a folder of images.
+            source: a file of items, or a sheet of one, or a folder of images.
             owner: its first member, who can use it with the token that they have in ``owned``.
             owned: a campaign that they own; None for a new one that is open to everyone.
+            upload: the upload of the source, if it is kept until the campaign is there. Another
+                file that was uploaded is removed in any case.
             asked: what ``find_creation`` compares, if the request is sent again.
         """
         # Done when the campaign is open here, not when the worker has written the file.
         opened: Future[CreatedCampaign] = Future()
 
         def open_created(creating: Future[ImportResult]) -> None:
-            if source.is_relative_to(self.temp):
-                shutil.rmtree(source.parent, ignore_errors=True)
+            file, _ = split_sheet(source)
+            if upload is None and file.is_relative_to(self.temp):
+                shutil.rmtree(file.parent, ignore_errors=True)
 
             try:
                 created = creating.result()
@@ -553,11 +562,12 @@ class Workspace:
                     self.encode(campaign)
 
                 imported = self.redact_import(created)
+                if upload is not None:
+                    self.uploads.remove(upload)
                 result = CreatedCampaign(slug, path.name, imported)
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
-                sentence = str(error).replace(f"{source.parent}{os.sep}", "")
-                opened.set_exception(InputError(sentence))
+                opened.set_exception(InputError(str(error)))
 
         creating = self.slow_worker.submit(
             CREATE_CAMPAIGN,
@@ -785,6 +795,7 @@ class Workspace:
             campaign.database.close()
         if self.database is not None:
             self.database.close()
+        self.uploads.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
 

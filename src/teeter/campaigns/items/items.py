@@ -21,6 +21,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     typed_value,
 )
+from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX, list_archived_images
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.records import (
@@ -47,7 +48,7 @@ from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Part, Reading, StoredItem, cached_by
 from teeter.campaigns.store.database import format_time
 from teeter.campaigns.trust import require_trusted_folder
-from teeter.data.table_files import split_sheet
+from teeter.data.workbooks import split_sheet
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
 
@@ -332,6 +333,9 @@ class Items(Part):
             known_ids |= view.items.aliases().keys()
             tables = list(view.tables.tables().values())
 
+        if path.suffix.lower() == ARCHIVE_SUFFIX:
+            images, _ = list_archived_images(path)
+            return sum(name not in known_ids for name in images), 0
         if detect_kind(path) == ItemKind.IMAGE:
             root = Path(settings.folder or path).resolve()
             names = [image.relative_to(root).as_posix() for image in find_images(path.resolve())]

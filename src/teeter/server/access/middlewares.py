@@ -294,8 +294,8 @@ def _is_cross_site(scope: Scope, headers: Headers) -> bool:
     return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
 
 
-_UPLOAD_PATH = re.compile(r"/api/v1/campaigns(/[^/]+/(items/file|predictions))?")
-"""Where files are sent: new campaigns, and items and predictions for one."""
+_UPLOAD_PATH = re.compile(r"/api/v1/(uploads|campaigns(/[^/]+/(items/file|predictions))?)")
+"""Where files are sent: for new campaigns, and items and predictions for one."""
 
 _ITEMS_PATH = re.compile(r"/api/v1/campaigns/[^/]+/items")
 """Where items are sent as JSON, which may have long texts and cells."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from dataclasses import replace
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
@@ -12,6 +14,8 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import Field, create_model
 
 from teeter.campaigns.classes import shortcuts_by_class, validate_classes
+from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX
+from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.records import (
     EncodingResult,
     HistoryPage,
@@ -20,6 +24,7 @@ from teeter.campaigns.records import (
     Job,
     ModelRound,
     Permission,
+    SourcePreview,
 )
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
@@ -38,8 +43,8 @@ from teeter.server.access.permissions import (
     require_campaign_creator,
 )
 from teeter.server.pages import describe_campaign, render_page
-from teeter.server.routes import RequestBody, ShallowJson
-from teeter.server.uploads import save_upload, upload_digest
+from teeter.server.routes import RequestBody, ShallowJson, SheetField
+from teeter.server.uploads import CAMPAIGN_SUFFIXES, save_upload, upload_digest
 from teeter.server.workspace import CreatedCampaign, ServedCampaign
 
 router = APIRouter(prefix="/api/v1")
@@ -96,8 +101,14 @@ def settings_from_form(**values: Any) -> Settings:
     """Return the settings in a form, which has lists as comma-separated texts."""
     for name, value in values.items():
         if _SETTING_TYPES[name] == list[str]:
-            values[name] = [entry.strip() for entry in value.split(",") if entry.strip()]
+            values[name] = [entry for entry in _split_names(value) if entry]
     return Settings(**values)
+
+
+def _split_names(text: str) -> list[str]:
+    """Return the names in a comma-separated text. A name with a comma stands in quotes."""
+    rows = csv.reader([" ".join(text.splitlines())], skipinitialspace=True)
+    return [name.strip() for name in next(rows, [""])]
 
 
 # FastAPI reads the fields of the form from it.
@@ -201,13 +212,57 @@ def show_new_campaign(request: Request) -> Response:
     )
 
 
+@router.post("/uploads", status_code=201)
+def upload_source(
+    request: Request,
+    file: Annotated[UploadFile, File(description="A table, JSON, or a .zip of images.")],
+) -> SourcePreview:
+    """Upload a file and look into it, before a campaign is made of it."""
+    require_campaign_creator(request)
+    uploads = get_workspace(request).uploads
+    upload = uploads.add(file, current_user(request))
+    try:
+        return preview_upload(request, upload)
+    except BaseException:
+        uploads.remove(upload)
+        raise
+
+
+@router.get("/uploads/{upload}")
+def preview_upload(
+    request: Request,
+    upload: str,
+    sheet: Annotated[str, Query(max_length=1000)] = "",
+    labels: Annotated[
+        str, Query(max_length=200, description="The column whose values are counted.")
+    ] = "",
+) -> SourcePreview:
+    """Return the columns and first rows of a file that you uploaded, and the values of a column."""
+    require_campaign_creator(request)
+    path = get_workspace(request).uploads.find(upload, current_user(request))
+    preview = preview_source(_name_sheet(path, sheet), labels or None)
+    return replace(preview, upload=upload)
+
+
+def _name_sheet(path: Path, sheet: str) -> Path:
+    return Path(f"{path}#{sheet}") if sheet else path
+
+
 @router.post("/campaigns", status_code=202)
 def create_campaign(
     request: Request,
     *,
     name: Annotated[str, Form(max_length=80)],
-    classes: Annotated[str, Form(max_length=10_000, description="Comma-separated.")],
-    file: Annotated[UploadFile | None, File(description="CSV, JSONL or Parquet.")] = None,
+    classes: Annotated[
+        str, Form(max_length=10_000, description="Comma-separated. Quote names with commas.")
+    ],
+    file: Annotated[
+        UploadFile | None, File(description="A table, JSON, or a .zip of images.")
+    ] = None,
+    upload: Annotated[
+        str, Form(max_length=100, description="Instead of a file, one that was uploaded before.")
+    ] = "",
+    sheet: SheetField = "",
     folder: Annotated[
         str, Form(max_length=200, description="A folder of images in the server's folder.")
     ] = "",
@@ -231,43 +286,48 @@ def create_campaign(
     workspace = get_workspace(request)
 
     # All is checked before the upload is saved.
-    class_names = validate_classes(classes.split(","))
+    class_names = validate_classes(_split_names(classes))
     shortcuts_by_class(class_names, settings.keys)
     require_own_encoder(settings.encoder or AUTO)
     settings.require_cost()
     settings.require_strategy()
 
-    if image and workspace.database is not None:
-        raise InputError(
-            "A server with --database has no folder for images: create this campaign with teeter "
-            "campaign new."
-        )
-
     # Browsers send an empty file if none was chosen.
-    upload = file if file is not None and file.filename else None
+    new_file = file if file is not None and file.filename else None
     columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
-    content = folder if upload is None else upload_digest(upload)
-    asked = (current_user(request), content, class_names, settings, columns)
+    content = upload or folder if new_file is None else upload_digest(new_file)
+    asked = (current_user(request), content, sheet, class_names, settings, columns)
     creation = workspace.find_creation(name, asked)
     if creation is not None:
         return creation
 
     path = workspace.new_campaign_path(name)
-    if upload is not None and not folder:
-        source = save_upload(upload, workspace.temp, workspace.auth.config.upload_limit)
-    elif upload is None and folder:
+    if sum(map(bool, (new_file, upload, folder))) != 1:
+        raise InputError("Give either a file or a folder of images.")
+    if upload:
+        source = workspace.uploads.find(upload, current_user(request))
+    elif new_file is None:
         source = workspace.find_folder(folder)
     else:
-        raise InputError("Give either a file or a folder of images.")
+        source = Path(new_file.filename or "")
+    if workspace.database is not None and (image or source.suffix.lower() == ARCHIVE_SUFFIX):
+        raise InputError(
+            "A server with --database has no folder for images: create this campaign with teeter "
+            "campaign new."
+        )
+    if new_file is not None:
+        limit = workspace.auth.config.upload_limit
+        source = save_upload(new_file, workspace.temp, limit, CAMPAIGN_SUFFIXES)
 
     return workspace.create_campaign(
-        source,
+        _name_sheet(source, sheet),
         path,
         class_names,
         settings,
         columns=columns,
         owner=current_user(request),
         owned=owned_campaign(request),
+        upload=upload or None,
         asked=asked,
     )
 

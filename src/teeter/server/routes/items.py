@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -42,7 +43,7 @@ from teeter.server.access.permissions import (
     permissions_in,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.routes import ItemId, RequestBody, ShallowJson
+from teeter.server.routes import ItemId, RequestBody, ShallowJson, SheetField
 from teeter.server.uploads import image_response, save_upload
 from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM
 
@@ -385,6 +386,7 @@ def upload_items(
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200)] = "",
     image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
+    sheet: SheetField = "",
 ) -> Job[ImportResult]:
     """Add the items of a table with all its columns, in the background.
 
@@ -394,7 +396,11 @@ def upload_items(
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(
-        ADD_ITEMS, campaign.location, items=source, who=user, columns=columns
+        ADD_ITEMS,
+        campaign.location,
+        items=Path(f"{source}#{sheet}") if sheet else source,
+        who=user,
+        columns=columns,
     )
     adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
     return workspace.follow_addition(campaign, adding)
