@@ -13,7 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 
 from teeter.base.version import __version__
 from teeter.campaigns.suggestions.language_model import LanguageModel
@@ -150,6 +152,7 @@ def make_app(
         language_model=language_model,
     )
 
+    request_metrics = CollectorRegistry()
     webhook_sender = WebhookSender(lambda: list(workspace.campaigns.values()))
 
     @asynccontextmanager
@@ -172,10 +175,14 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         lifespan=run_workspace,
-        middleware=security_middleware(workspace.auth),
+        middleware=[
+            Middleware(system.RequestTimesMiddleware, registry=request_metrics),
+            *security_middleware(workspace.auth),
+        ],
         routes=[route for router in ROUTERS for route in router.routes],
     )
     app.state.workspace = workspace
+    app.state.request_metrics = request_metrics
     _add_oidc_login(app, security)
 
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

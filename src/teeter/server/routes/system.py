@@ -1,26 +1,29 @@
 """What the server says about itself: its REST API as a page, and its numbers.
 
 ``/docs`` is made from the OpenAPI description, without a script. ``/metrics`` is in Prometheus'
-text format: only campaigns that the user of the request may review are listed. Where the server
-requires a login, Prometheus sends a token like any other program (``authorization`` in its
-configuration).
+text format: the time of requests, the process, and the campaigns that the user of the request may
+review. Where the server requires a login, Prometheus sends a token like any other program
+(``authorization`` in its configuration).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import time
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from teeter.base.version import __version__
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.webhooks import count_waiting_deliveries
 from teeter.campaigns.records import Permission
 from teeter.errors import StoreError, UnknownResourceError
+from teeter.server.access.middlewares import HttpMiddleware
 from teeter.server.access.permissions import (
     get_workspace,
     permissions_in,
@@ -44,98 +47,105 @@ def show_api_docs(request: Request) -> Response:
     )
 
 
-_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+"""Upper limits of the classes that request times are counted in, in seconds."""
 
 
-@dataclass
-class _Metric:
-    """A number with a name, for each of several sets of labels."""
+class RequestTimesMiddleware(HttpMiddleware):
+    """Measure how long each response takes to be sent, by route."""
 
-    name: str
-    help: str
-    kind: str = "gauge"
-    samples: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
+        super().__init__(app)
+        self._seconds = Histogram(
+            "teeter_request_seconds",
+            "Seconds until the response to a request was sent.",
+            ("method", "route", "status"),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
 
-    def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for labels, value in self.samples:
-            pairs = ",".join(f'{name}="{_escape(text)}"' for name, text in labels.items())
-            # All digits: a counter of millions that is rounded would stand still.
-            yield f"{self.name}{{{pairs}}} {value!r}" if pairs else f"{self.name} {value!r}"
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and measure it."""
+        start = time.perf_counter()
+        status = "500"
 
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
 
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        try:
+            await self.app(scope, receive, note_status)
+        finally:
+            # Anyone may send other methods and paths, and each label takes memory for good.
+            route: Any = scope.get("route")
+            labels = ("other", "other")
+            if scope["method"] in getattr(route, "methods", ()):
+                labels = (scope["method"], route.path)
+            self._seconds.labels(*labels, status).observe(time.perf_counter() - start)
 
 
 @router.get("/metrics")
 def show_metrics(request: Request) -> Response:
-    """Return the numbers of all campaigns that the user may review."""
-    metrics = {
-        "info": _Metric("teeter_info", "The version of the server."),
-        "memory": _Metric("process_max_resident_memory_bytes", "Peak memory use of the server."),
-        "up": _Metric("teeter_campaign_up", "Whether the campaign can be read."),
-        "items": _Metric("teeter_items", "Number of items in the campaign."),
-        "answered": _Metric(
-            "teeter_answered_items", "Number of items with a current answer, by kind of answer."
-        ),
-        "model": _Metric(
-            "teeter_model_version", "Version of the newest model; 0 before the first training."
-        ),
-        "busy": _Metric("teeter_background_busy", "Whether background work is running."),
-        "webhooks": _Metric(
-            "teeter_webhook_deliveries_waiting", "Number of events waiting to be sent to webhooks."
-        ),
-    }
-    metrics["info"].samples.append(({"version": __version__}, 1))
-    metrics["memory"].samples.append(({}, _peak_memory_bytes()))
+    """Return the numbers of the server, and of all campaigns that the user may review."""
+    # A user must not see the campaigns of others, so these gauges are made for each request.
+    registry = CollectorRegistry()
+    registry.register(request.app.state.request_metrics)
+    ProcessCollector(registry=registry)
+    gauges = _CampaignGauges(registry)
 
     for slug, campaign in list(get_workspace(request).campaigns.items()):
-        labels = {"campaign": slug}
         try:
             if Permission.REVIEW in permissions_in(request, campaign):
-                _add_campaign(request, labels, campaign, metrics)
-                metrics["up"].samples.append((labels, 1))
+                gauges.add(request, slug, campaign)
+                gauges.up.labels(slug).set(1)
         except StoreError:
             # Its name is no secret from who may ask the others; its numbers are not to be had.
-            metrics["up"].samples.append((labels, 0))
+            gauges.up.labels(slug).set(0)
 
-    lines = [line for metric in metrics.values() for line in metric.lines()]
-    return PlainTextResponse("\n".join(lines) + "\n", media_type=_CONTENT_TYPE)
-
-
-def _add_campaign(
-    request: Request, labels: dict[str, str], campaign: Campaign, metrics: dict[str, _Metric]
-) -> None:
-    counts = campaign.items.count()
-    waiting = count_waiting_deliveries(campaign)
-    status = get_workspace(request).trainer.status(campaign.location)
-    metrics["items"].samples.append((labels, counts.items))
-    model = campaign.newest_model()
-    metrics["model"].samples.append((labels, 0 if model is None else model.version))
-    metrics["busy"].samples.append((labels, float(status.activity is not None)))
-    metrics["webhooks"].samples.append((labels, waiting))
-
-    by_kind = {
-        "label": counts.labelled,
-        "skip": counts.skipped,
-        "unsure": counts.unsure,
-        "flag": counts.flagged,
-    }
-    for kind, count in by_kind.items():
-        metrics["answered"].samples.append(({**labels, "kind": kind}, count))
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(registry), media_type=content_type)
 
 
-def _peak_memory_bytes() -> float:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0.0
+class _CampaignGauges:
+    """What is counted in each campaign."""
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Linux counts in kilobytes, macOS in bytes.
-    return float(peak if sys.platform == "darwin" else 1024 * peak)
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, help_text: str, *labels: str) -> Gauge:
+            return Gauge(f"teeter_{name}", help_text, ("campaign", *labels), registry=registry)
+
+        Info("teeter", "The version of the server.", registry=registry).info(
+            {"version": __version__}
+        )
+        self.up = gauge("campaign_up", "Whether the campaign can be read.")
+        self._items = gauge("items", "Number of items in the campaign.")
+        self._answered = gauge(
+            "answered_items", "Number of items with a current answer, by kind of answer.", "kind"
+        )
+        self._model = gauge(
+            "model_version", "Version of the newest model; 0 before the first training."
+        )
+        self._busy = gauge("background_busy", "Whether background work is running.")
+        self._webhooks = gauge(
+            "webhook_deliveries_waiting", "Number of events waiting to be sent to webhooks."
+        )
+
+    def add(self, request: Request, slug: str, campaign: Campaign) -> None:
+        """Set the gauges of a campaign."""
+        counts = campaign.items.count()
+        waiting = count_waiting_deliveries(campaign)
+        status = get_workspace(request).trainer.status(campaign.location)
+        model = campaign.newest_model()
+
+        self._items.labels(slug).set(counts.items)
+        self._model.labels(slug).set(0 if model is None else model.version)
+        self._busy.labels(slug).set(status.activity is not None)
+        self._webhooks.labels(slug).set(waiting)
+        self._answered.labels(slug, "label").set(counts.labelled)
+        self._answered.labels(slug, "skip").set(counts.skipped)
+        self._answered.labels(slug, "unsure").set(counts.unsure)
+        self._answered.labels(slug, "flag").set(counts.flagged)
 
 
 # Reports
