@@ -33,6 +33,7 @@ __all__ = [
     "Report",
     "WorkerDiedError",
     "WorkerProcess",
+    "prepare_workers",
     "worker_context",
 ]
 
@@ -89,6 +90,18 @@ def worker_context() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch"])
     return context
+
+
+def prepare_workers() -> None:
+    """Begin to import torch for workers that are started soon, where a fork server does that.
+
+    It takes seconds, in which the caller can do other work.
+    """
+    if worker_context().get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        with _START_LOCK:
+            forkserver.ensure_running()
 
 
 class WorkerProcess:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from teeter.base.wording import list_some, pluralize
+from teeter.base.worker_process import prepare_workers
 from teeter.campaigns.records import ItemColumns
 from teeter.campaigns.settings import Settings
 from teeter.cli.campaign import (
@@ -210,6 +211,8 @@ def serve(
     try:
         # After the port is known: the name of the cookie has it.
         security = _security_config(host, listener.getsockname()[1], server)
+        # The workers import torch while a file is read.
+        prepare_workers()
         campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
         _run(
             campaigns,

@@ -174,26 +174,32 @@ def test_control_items_of_a_sorted_file_are_a_random_sample_of_all_its_items(
     assert abs(n_rates - times_drawn.sum() / 3) < 3.3 * 4.67
 
 
-def test_labelling_begins_after_the_first_part(tmp_path: Path) -> None:
+def test_labelling_begins_with_what_the_first_part_tells_an_encoder(tmp_path: Path) -> None:
     path = tmp_path / "c.teeter"
     settings = Settings(encoder="recording", control=0.0)
-    campaign = Campaign.make(
-        [*CARDS, *RATES], ("lost", "rates"), at=path, settings=settings, encode_now=False
-    )
+    texts = [*CARDS, *RATES]
+    campaign = Campaign.make(texts, ("lost", "rates"), at=path, settings=settings, encode_now=False)
     assert campaign.imported.new == 24
     assert campaign.imported.encoding is None
     assert RecordingEncoder.calls == []
     with pytest.raises(InputError, match="No item has been encoded yet: wait"):
         campaign.ask(2)
 
+    # Killed while it encodes what it learned from ten items: five are there, as these five tell.
     encode_first_part(campaign)
+    lengths = {len(text) for text in RecordingEncoder.calls[0]}
+    assert {number - 5 for number in features(campaign)[:, 0]} == lengths
     assert len(campaign.ask(10)) == 5
-
     answer_all(campaign, CARDS[:10])
     with pytest.raises(InputError, match="19 items have not been encoded yet"):
         campaign.train()
-    assert campaign.encode().encoded == 19
+
+    # All are encoded alike: none as the first part told.
+    assert campaign.encode().encoded == 24
+    assert {number - 10 for number in features(campaign)[:, 0]} == {len(text) for text in texts}
     assert campaign.status().unencoded == 0
+    with campaign.reading() as view:
+        assert len(view.encodings.all()) == 1
 
 
 def test_the_best_encoder_is_not_loaded_before_it_encodes(

@@ -14,7 +14,7 @@ from server.servers import make_text_campaign, text
 from teeter.campaigns.asking.assignment import ready_items_wanted
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.rounds import RoundState
-from teeter.campaigns.records import Activity, ItemColumns, StatusReport
+from teeter.campaigns.records import Activity, ItemColumns, QuestionsReady, StatusReport
 from teeter.campaigns.settings import Settings
 from teeter.classifier import Classifier
 from teeter.errors import InputError
@@ -54,6 +54,39 @@ def test_a_task_that_is_not_on_the_list_is_refused(handlers: TaskHandlers) -> No
     for name in ("unknown", "close"):
         with pytest.raises(TypeError, match=name):
             handlers.run(Request(Task[None](name), "", {}), ignore)
+
+
+def test_nobody_is_told_that_all_is_done_while_items_wait_to_be_encoded(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 5})
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._fit", None)  # as if killed there
+    path = tmp_path / "texts.teeter"
+    settings = Settings(encoder="tfidf")
+    texts = [text(k) for k in range(40)]
+    campaign = Campaign.make(texts, ("a", "b"), at=path, settings=settings, encode_now=False)
+
+    def ask(annotator: str) -> QuestionsReady:
+        arguments = {"annotator": annotator, "batch": 10}
+        result: QuestionsReady = handlers.run(
+            Request(ENSURE_QUESTIONS, str(path), arguments), ignore
+        )
+        return result
+
+    assert not ask("ann").is_finished, "nothing is encoded"
+    assert handlers.run(Request(TRAIN, str(path), {}), ignore) is None
+    handlers.run(Request(PICK_AHEAD, str(path), {"count": 10}), ignore)
+    with pytest.raises(TypeError):
+        campaign.encode()
+
+    assert not ask("ann").is_finished
+    assert len(campaign.ask(10, "ann")) == 5, "all that are encoded"
+    assert not ask("bob").is_finished
+    monkeypatch.undo()
+    campaign.encode()
+    assert not ask("bob").is_finished
+    assert len(campaign.ask(10, "bob")) == 10
+    campaign.database.close()
 
 
 @pytest.mark.slow

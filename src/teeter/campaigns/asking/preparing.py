@@ -90,13 +90,19 @@ class Preparation:
 
         # Ahead for the active annotators, unless nothing was left to pick the last time.
         with self.campaign.reading() as view:
-            current = (view.models.newest_version(), view.items.count(), view.settings)
+            current = (
+                view.models.newest_version(),
+                view.items.count(),
+                view.encodings.revision(),
+                view.settings,
+            )
+            unencoded = count_unencoded(view)
         if self._exhausted_by != current and not keep_ready(self.campaign, batch, state=state):
             self._exhausted_by = current
 
         # The server keeps explanations, so each is sent once per model.
         explanations = self._explainer.explain(self.campaign, waiting[: 3 * batch], state)
-        return QuestionsReady(is_finished=not waiting, explanations=explanations)
+        return QuestionsReady(is_finished=not waiting and not unencoded, explanations=explanations)
 
     def train(self, batch: int, report: ReportStatus) -> ModelRound | None:
         """Train a model on all labels; None if fewer than two classes have labels."""

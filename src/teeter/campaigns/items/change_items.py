@@ -40,6 +40,7 @@ from teeter.campaigns.learning.encoding import (
     USER_ENCODER,
     PreparedEncoder,
     load_encoder,
+    make_campaign_encoder,
     prepare_encoder,
     store_encoding,
 )
@@ -188,8 +189,10 @@ def _prepare(
             f"items, or choose an encoder."
         )
 
-    # An encoder that was named is tried before anything is stored. Any other takes seconds to load.
-    if not encode_now and not names_encoder:
+    if not encode_now and not has_own_features:
+        # An encoder that was named must exist. The best one is there, and takes seconds to load.
+        if names_encoder and current is None:
+            make_campaign_encoder(store.settings)
         return None
 
     name = store.settings.encoder if has_own_features else None

@@ -6,13 +6,14 @@ features, models use those of the current one, until the new features are comple
 
 Labelling begins with the first part. Files are often sorted, so items are encoded in a random order
 that does not depend on what they hold: those encoded so far are a random sample of all, and control
-items drawn from them are as if drawn from all.
+items drawn from them are as if drawn from all. An encoder that learns from items would keep people
+waiting: the first part is encoded by one that learned from this part alone, until there is more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -112,11 +113,7 @@ def prepare_encoder(
             "or add items with features."
         )
 
-    choice = choose_encoder(settings, name)
-    # The name may come from a campaign file that another person wrote.
-    require_trusted_encoder(choice.name)
-    folder = None if settings.folder is None else Path(settings.folder)
-    encoder = make_encoder(choice.name, settings.kind, folder=folder)
+    encoder, sentence = make_campaign_encoder(settings, name)
 
     # Without a stored state, an encoder of the same name could give other features.
     stored = None
@@ -124,13 +121,46 @@ def prepare_encoder(
         stored = _find_encoding(encodings, encoder)
     if stored is not None and stored.state is not None:
         encoder.restore(_read_state(stored.state))
-        return PreparedEncoder(encoder, choice.sentence, stored)
+        return PreparedEncoder(encoder, sentence, stored)
 
+    if encoder.fit_size and current is None:
+        _encode_provisionally(store, encoder)
     with store.reading() as view:
         contents = [item.content or "" for item in view.items.all()]
     contents += new_contents
     fitted_on = _fit(encoder, contents, settings.seed)
-    return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
+    return PreparedEncoder(encoder, sentence, None, fitted_on)
+
+
+def _encode_provisionally(store: CampaignStore, encoder: Encoder) -> None:
+    """Encode the first part with what an encoder learns from it, if there are more items.
+
+    The state is not stored, so no other item is encoded like that.
+    """
+    with store.reading() as view:
+        keys = [item.item_id for item in view.items.all()]
+    size = _FIRST_PART[ItemKind(store.settings.kind)]
+    if len(keys) <= size:
+        return
+
+    first = _in_random_order(store, keys)[:size]
+    with store.reading() as view:
+        items = view.items.by_id(first)
+    contents = [items[key].content or "" for key in first]
+    try:
+        encoder.fit(contents)
+    except InputError:
+        return  # too little to learn from
+    encoding = encoder.encode(contents)
+
+    with store.writing() as change:
+        # Another process may have been faster.
+        if change.encodings.current() is None:
+            provisional = change.encodings.add(encoder.name, fitted_on=size)
+            change.encodings.make_current(provisional.row_id)
+            vectors = dict(zip(first, encoding.vectors, strict=True))
+            unreadable = {first[row]: reason for row, reason in encoding.unreadable.items()}
+            change.encodings.write(provisional.row_id, vectors, unreadable)
 
 
 def choose_encoder(settings: Settings, name: str | None = None) -> EncoderChoice:
@@ -141,14 +171,32 @@ def choose_encoder(settings: Settings, name: str | None = None) -> EncoderChoice
     return resolve_encoder(name, settings.kind)
 
 
+def make_campaign_encoder(settings: Settings, name: str | None = None) -> tuple[Encoder, str]:
+    """Return the encoder of a name, not fitted, and which one it is and why.
+
+    Raises:
+        InputError: there is no such encoder, or it cannot be used for these items.
+        MissingExtraError: a package is not installed.
+    """
+    choice = choose_encoder(settings, name)
+    # The name may come from a campaign file that another person wrote.
+    require_trusted_encoder(choice.name)
+    folder = None if settings.folder is None else Path(settings.folder)
+    return make_encoder(choice.name, settings.kind, folder=folder), choice.sentence
+
+
+def _is_provisional(encoding: StoredEncoding) -> bool:
+    return encoding.state is None and encoding.encoder != USER_ENCODER
+
+
 def has_unencoded_items(store: CampaignStore) -> bool:
     """Return whether an encoder has items left to encode."""
     with store.reading() as view:
         current = view.encodings.current()
         if current is None:
             return store.settings.kind != ItemKind.FEATURES and view.items.count() > 0
-        # Without a stored state there is no encoder that could encode the rest.
-        return current.state is not None and view.encodings.count_missing(current.row_id) > 0
+        is_users = current.encoder == USER_ENCODER
+        return not is_users and view.encodings.count_missing(current.row_id) > 0
 
 
 def load_encoder(settings: Settings, current: StoredEncoding | None) -> Encoder | None:
@@ -277,7 +325,9 @@ def encode_missing_items(
         while True:
             # Items that were added meanwhile, and texts that were changed, come last.
             if not waiting:
-                waiting = _in_random_order(store, stored)
+                with store.reading() as view:
+                    missing = view.encodings.missing_items(stored.row_id)
+                waiting = _in_random_order(store, missing)
             if progress is not None:
                 with store.reading() as view:
                     total = view.items.count()
@@ -301,12 +351,10 @@ def encode_missing_items(
             change.locks.release(LockName.ENCODING, holder)
 
 
-def _in_random_order(store: CampaignStore, stored: StoredEncoding) -> list[str]:
-    """Return the ids of the items that an encoder has not encoded, in the order to encode them."""
-    with store.reading() as view:
-        missing = view.encodings.missing_items(stored.row_id)
+def _in_random_order(store: CampaignStore, items: Iterable[str]) -> list[str]:
+    """Return ids of items in the order in which they are encoded."""
     seed = store.settings.seed
-    return sorted(missing, key=lambda item: stream_seed(seed, "encoding order", item))
+    return sorted(items, key=lambda item: stream_seed(seed, "encoding order", item))
 
 
 def _acquire_lock(store: CampaignStore) -> str:
@@ -339,6 +387,9 @@ def _encode_part(
         now = change.items.by_id(keys)
         vectors = {key: encoded[key] for key in keys if now[key].digest == before[key].digest}
         change.encodings.write(stored.row_id, vectors, unreadable)
+        current = change.encodings.current()
+        if current is not None and _is_provisional(current):
+            change.encodings.make_current(stored.row_id)
         change.locks.extend(LockName.ENCODING, holder, _LOCK_SECONDS)
 
 
