@@ -171,14 +171,14 @@ def test_a_campaign_of_images_from_a_folder(tmp_path: Path) -> None:
         save_image(folder / f"{number:02}.png", color)
 
     (folder / "inside").mkdir()
-    for name in ("a.heic", "inside/b.HEIC", "notes", ".DS_Store"):
+    for name in ("a.svg", "inside/b.SVG", "notes", ".DS_Store"):
         (folder / name).write_bytes(b"")
 
     printed = run_campaign("new", folder, "--classes", "red,blue")
     assert "12 items" in printed
     assert printed.endswith(f"Next: teeter serve {folder.with_suffix('.teeter')}\n")
     left_out = (
-        "3 files were left out, which are no images that teeter reads: 2 .heic, 1 without an ending"
+        "3 files were left out, which are no images that teeter reads: 2 .svg, 1 without an ending"
     )
     assert left_out in " ".join(printed.split())
     added = run_campaign("add", tmp_path / "pictures.teeter", folder)

@@ -63,10 +63,10 @@ def test_a_strategy_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> No
 def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
     make_image_campaign(tmp_path / "first.teeter", tmp_path / "digits", 12)
     with serve_campaigns(folder=tmp_path) as client:
-        (tmp_path / "digits" / "photo.heic").write_bytes(b"")
+        (tmp_path / "digits" / "photo.svg").write_bytes(b"")
         job = create_campaign(client, name="second", classes="a,b", folder="digits")
         assert job["state"] == "done"
-        assert job["result"]["imported"]["left_out_files"] == {".heic": 1}
+        assert job["result"]["imported"]["left_out_files"] == {".svg": 1}
         campaigns = client.get("/api/v1/campaigns").json()
         assert {campaign["slug"] for campaign in campaigns} == {"first", "second"}
 

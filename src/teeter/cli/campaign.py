@@ -984,14 +984,18 @@ def _report_encoding(campaign: Campaign, encoding: EncodingResult | None) -> Non
 
 def report_left_out_files(items: Path) -> None:
     """Say which files of a folder are no images."""
+    from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX, list_archived_images
     from teeter.campaigns.items.read_items import detect_kind
     from teeter.campaigns.records import ItemKind
     from teeter.encoders.images import count_left_out_files, describe_left_out_files
 
-    if not items.is_dir() or detect_kind(items) != ItemKind.IMAGE:
+    if items.suffix.lower() == ARCHIVE_SUFFIX:
+        _, counts = list_archived_images(items)
+    elif items.is_dir() and detect_kind(items) == ItemKind.IMAGE:
+        counts = count_left_out_files(items)
+    else:
         return
-
-    left_out = describe_left_out_files(count_left_out_files(items))
+    left_out = describe_left_out_files(counts)
     if left_out is not None:
         echo_wrapped(left_out)
 

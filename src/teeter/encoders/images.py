@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,18 +25,26 @@ from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [
+    "HEIF_HINT",
+    "HEIF_SUFFIXES",
     "IMAGE_SUFFIXES",
     "ImageEncoder",
     "Pictures",
     "count_left_out_files",
     "describe_left_out_files",
+    "enable_heif",
     "find_images",
     "is_image_name",
     "read_image",
 ]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 """Files that are taken for images."""
+
+HEIF_SUFFIXES = (".heic", ".heif")
+"""Photographs of iPhones, which are taken for images if pillow-heif is installed."""
+
+HEIF_HINT = "to read HEIC photographs, pip install pillow-heif"
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]
 """(B, side, side, 3) red, green and blue; a single picture has no B."""
@@ -94,8 +103,8 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
         counts: as ``count_left_out_files`` returns them.
 
     Example:
-        >>> describe_left_out_files({".heic": 10, ".avif": 2})
-        '12 files were left out, which are no images that teeter reads: 10 .heic, 2 .avif.'
+        >>> describe_left_out_files({".svg": 10, ".psd": 2})
+        '12 files were left out, which are no images that teeter reads: 10 .svg, 2 .psd.'
     """
     if not counts:
         return None
@@ -111,12 +120,26 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
     were = "1 file was left out, which is no image"
     if total > 1:
         were = f"{total:,} files were left out, which are no images"
-    return f"{were} that teeter reads: {', '.join(named)}."
+    hint = f" ({HEIF_HINT})" if any(suffix in counts for suffix in HEIF_SUFFIXES) else ""
+    return f"{were} that teeter reads: {', '.join(named)}{hint}."
 
 
 def is_image_name(name: str) -> bool:
     """Return whether a file of this name is taken for an image."""
-    return Path(name).suffix.lower() in IMAGE_SUFFIXES
+    suffix = Path(name).suffix.lower()
+    return suffix in IMAGE_SUFFIXES or (suffix in HEIF_SUFFIXES and enable_heif())
+
+
+@cache
+def enable_heif() -> bool:
+    """Let Pillow read HEIC photographs, and return whether it can: with pillow-heif."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+
+    register_heif_opener()
+    return True
 
 
 def _is_image(path: Path) -> bool:
@@ -311,6 +334,8 @@ def _read_image(path: str, side: int, folder: Path | None) -> Pictures:
         ) from None
 
     file = Path(path)
+    if not enable_heif() and file.suffix.lower() in HEIF_SUFFIXES:
+        raise FileError(f"{path} cannot be read: {HEIF_HINT}.")
     if folder is not None:
         try:
             file = resolve_inside(path, folder)

@@ -28,6 +28,7 @@ from teeter.data.table_files import (
     require_parquet_size,
 )
 from teeter.data.workbooks import WORKBOOK_SUFFIXES, require_workbook_size
+from teeter.encoders.images import HEIF_HINT, enable_heif
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownResourceError
 
 _SUFFIXES = (*TABLE_SUFFIXES, *JSON_SUFFIXES)
@@ -190,15 +191,30 @@ _TYPE_BY_SUFFIX = {
     ".gif": "image/gif",
     ".bmp": "image/bmp",
     ".webp": "image/webp",
+    ".avif": "image/avif",
 }
 """Media types that browsers show, by the suffix of the format."""
+
+_CONVERSIONS = {".tif": ("TIFF", "PNG"), ".heic": ("HEIF", "JPEG"), ".webp": ("WEBP", "WEBP")}
+"""The formats that browsers do not show as they are, for Pillow, and what they are converted to."""
+
+_SHOWN_SIDE = 2048
+"""Pixels along each side of a converted photograph."""
+
+_ORIENTATION = 0x0112
+"""The number in EXIF for how the camera was held."""
+
+_WEBP_FLAGS = 20
+_WEBP_EXIF = 8
+"""The byte of a WebP file with its flags, and the flag for EXIF."""
 
 
 def image_response(path: Path) -> Response:
     """Return an image as a response.
 
     The type follows from the content, never from the name, so that an HTML or SVG file called
-    ``cat.png`` is not run in the browser. TIFF images are converted to PNG.
+    ``cat.png`` is not run in the browser. TIFF and HEIC images are converted, and so are WebP
+    images that the camera says to turn, which browsers do not do.
 
     Raises:
         FileError: the file is not an image in a known format.
@@ -208,25 +224,40 @@ def image_response(path: Path) -> Response:
         signature = file.read(SIGNATURE_BYTES)
 
     headers = {"cache-control": "private, max-age=3600"}
-    media_type = _TYPE_BY_SUFFIX.get(image_suffix(signature) or "")
-    if media_type is not None:
-        return FileResponse(path, media_type=media_type, headers=headers)
-    return Response(_convert_to_png(path), media_type="image/png", headers=headers)
+    suffix = image_suffix(signature) or ""
+    has_exif = signature[12:16] == b"VP8X" and signature[_WEBP_FLAGS] & _WEBP_EXIF
+    if suffix in _TYPE_BY_SUFFIX and not (suffix == ".webp" and has_exif):
+        return FileResponse(path, media_type=_TYPE_BY_SUFFIX[suffix], headers=headers)
+
+    read_as, written_as = _CONVERSIONS.get(suffix, _CONVERSIONS[".tif"])
+    content = _convert_image(path, read_as, written_as)
+    return Response(content, media_type=f"image/{written_as.lower()}", headers=headers)
 
 
-def _convert_to_png(path: Path) -> bytes:
+def _convert_image(path: Path, read_as: str, written_as: str) -> bytes:
+    """Return an image upright in another format."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
             "Showing this image needs Pillow: pip install 'teeter[label]'."
         ) from None
+    if read_as == "HEIF" and not enable_heif():
+        raise FileError(f"{path.name} cannot be displayed: {HEIF_HINT}.")
 
-    png = io.BytesIO()
+    converted = io.BytesIO()
     try:
-        # Only TIFF: every other decoder of Pillow is one more that a hostile file could attack.
-        with Image.open(path, formats=("TIFF",)) as image:
-            image.convert("RGB").save(png, "PNG")
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
+        # One format only: every other decoder of Pillow is one more that a hostile file could
+        # attack.
+        with Image.open(path, formats=(read_as,)) as image:
+            if read_as == "WEBP" and image.getexif().get(_ORIENTATION, 1) == 1:
+                return path.read_bytes()
+            upright = ImageOps.exif_transpose(image)
+            if read_as != "TIFF":
+                upright.thumbnail((_SHOWN_SIDE, _SHOWN_SIDE))
+            if read_as != "WEBP":
+                upright = upright.convert("RGB")
+            upright.save(converted, written_as, quality=90)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise FileError(f"{path.name} cannot be displayed as an image.") from None
-    return png.getvalue()
+    return converted.getvalue()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import Resolver, send_request
 from teeter.campaigns.records import ItemKind
+from teeter.encoders.images import HEIF_HINT, is_image_name
 from teeter.errors import (
     FileError,
     InputError,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
 
-SIGNATURE_BYTES = 16
+SIGNATURE_BYTES = 32
 """Bytes that tell the format."""
 
 _SUFFIX_BY_SIGNATURE = {
@@ -52,6 +53,13 @@ def image_suffix(content: bytes) -> str | None:
     # "RIFF", four bytes of length, "WEBP".
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return ".webp"
+    # Formats of the ISO: a length, "ftyp", and the brands of the file.
+    if content[4:8] == b"ftyp":
+        brands = content[8:SIGNATURE_BYTES]
+        if b"avif" in brands or b"avis" in brands:
+            return ".avif"
+        if b"hei" in brands or b"mif1" in brands:
+            return ".heic"
     return None
 
 
@@ -162,6 +170,8 @@ class ImageFetcher:
             suffix = image_suffix(content)
             if suffix is None:
                 raise FileError(f"{link[:200]} is not an image in a known format.")
+            if not is_image_name(f"{name}{suffix}"):
+                raise FileError(f"{link[:200]} is not read: {HEIF_HINT}.")
             stored = cache / f"{name}{suffix}"
             cache.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, content)

@@ -184,6 +184,8 @@ function openCampaign(result) {
   if (leftOut.length) {
     const endings = leftOut.map(([ending, count]) => `${count.toLocaleString("en")} ${ending || "without an ending"}`);
     sentences.push(`Files that are no images that teeter reads were left out: ${endings.join(", ")}.`);
+    const hasHeic = leftOut.some(([ending]) => ending === ".heic" || ending === ".heif");
+    if (hasHeic) sentences.push("HEIC photographs are read if the server has pillow-heif.");
   }
 
   const link = document.createElement("a");

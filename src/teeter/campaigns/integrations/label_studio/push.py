@@ -23,6 +23,7 @@ from teeter.campaigns.integrations.label_studio.pull import LABEL_STUDIO_ANNOTAT
 from teeter.campaigns.records import AnswerKind, ItemKind, ShownSuggestion
 from teeter.campaigns.store import Pick, ProjectLink
 from teeter.campaigns.suggestions.sources import measure_sources, visible_suggestions
+from teeter.encoders.images import enable_heif
 from teeter.errors import FileError, MissingExtraError, ServerError
 
 T = TypeVar("T")
@@ -115,13 +116,15 @@ def _read_image(path: str, folder: Path | None) -> tuple[str, bytes]:
 
 def _convert_to_png(content: bytes, path: str) -> bytes:
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError:
         raise MissingExtraError("Images need pillow: pip install 'teeter[label]'.") from None
 
     png = io.BytesIO()
+    enable_heif()
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content)) as opened:
+            image = ImageOps.exif_transpose(opened)
             if image.mode in _PNG_MODES:
                 image.save(png, "PNG")
             else:
