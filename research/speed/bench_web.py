@@ -31,6 +31,10 @@ FEATURE_WIDTH = 64
 LABEL_COUNT = 1_000
 """Labels that the large campaign starts with."""
 
+TEXT_COUNTS = (3_000, 15_000, 100_000)
+PHOTOGRAPH_COUNT = 1_000
+"""Items whose first question is waited for."""
+
 LARGE_CAMPAIGN = "/api/v1/campaigns/large"
 
 
@@ -72,30 +76,49 @@ def is_training(client: httpx2.Client) -> bool:
     return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
 
 
-def measure_first_item(folder: Path, text_count: int) -> dict[str, Any]:
-    """Time the commands from a table until an item is on the page, including starts of Python."""
-    path = folder / "texts.csv"
-    write_texts(path, text_count)
-
+def measure_first_item(source: Path, count: int, kind: str) -> dict[str, Any]:
+    """Time ``teeter serve FILE`` until an item is on the page, including starts of Python."""
     started = time.perf_counter()
-    subprocess.run(
-        [*TEETER, "campaign", "new", str(path), "--classes", "a,b,c"],
-        check=True,
-        capture_output=True,
-    )
-    created = time.perf_counter()
-    with run_server(folder, str(path.with_suffix(".teeter"))) as client:
+    home = source.with_suffix(".home")
+    with run_server(home, str(source), "--classes", "a,b,c") as client:
         served = time.perf_counter()
-        wait_for_questions(client, "/api/v1/campaigns/texts")
+        wait_for_questions(client, f"/api/v1/campaigns/{source.stem}")
         asked = time.perf_counter()
 
     return {
-        "what": f"{text_count:,} texts: campaign new, then serve, until the first item",
-        "s": asked - started,
-        "campaign new (s)": created - started,
-        "serve until a page (s)": served - created,
-        "page until an item (s)": asked - served,
+        "what": f"{count:,} {kind}",
+        "first question (s)": asked - started,
+        "page (s)": served - started,
     }
+
+
+def write_photographs(folder: Path, count: int) -> None:
+    """Write photographs of 1,600 x 1,200 pixels: parts of two that scikit-learn has."""
+    from PIL import Image
+    from sklearn.datasets import load_sample_images
+
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    images = [Image.fromarray(pixels) for pixels in load_sample_images().images]
+    for number in range(count):
+        image = images[number % len(images)]
+        left, top = generator.integers(0, [image.width - 320, image.height - 240])
+        part = image.crop((left, top, left + 320, top + 240)).resize((1_600, 1_200))
+        part.save(folder / f"{number:04}.jpg", quality=88)
+
+
+def measure_first_items(folder: Path) -> list[dict[str, Any]]:
+    """Time the first question about files of several sizes, and about photographs."""
+    results = []
+    for count in TEXT_COUNTS:
+        path = folder / f"texts{count}.csv"
+        write_texts(path, count)
+        results.append(measure_first_item(path, count, "texts"))
+
+    photographs = folder / "photographs"
+    write_photographs(photographs, PHOTOGRAPH_COUNT)
+    results.append(measure_first_item(photographs, PHOTOGRAPH_COUNT, "photographs"))
+    return results
 
 
 def create_large_campaign(folder: Path, items: int) -> Path:
@@ -201,8 +224,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        first_item = measure_first_item(folder, 10_000)
-        print(format_table([first_item]))
+        first_items = measure_first_items(folder)
+        print(format_table(first_items))
 
         large_campaign = create_large_campaign(folder, options.items)
         with run_server(folder, str(large_campaign)) as client:
@@ -218,7 +241,7 @@ def main() -> None:
     result = {
         **describe_setup(torch.device("cpu")),
         "load": load,
-        "first question": first_item,
+        "first questions": first_items,
         "answers": answers,
         "pages": pages,
     }

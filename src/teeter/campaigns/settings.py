@@ -217,7 +217,11 @@ class Settings:
             InputError: the strategy lacks an option, or needs outputs that the head does not have.
             UnknownNameError: no strategy has this name.
         """
-        # Strategies load torch, and a server that only opens campaigns does without it.
+        # Strategies load torch, and a server does without it as long as it can.
+        default = Settings()
+        chosen = (self.strategy, self.options, self.head)
+        if chosen == (default.strategy, default.options, default.head):
+            return
         from teeter.strategies.api import make_strategy
 
         needs = make_strategy(self.strategy, self.options).needs

@@ -123,7 +123,10 @@ def prepare_encoder(
         encoder.restore(_read_state(stored.state))
         return PreparedEncoder(encoder, sentence, stored)
 
-    if encoder.fit_size and current is None:
+    if not encoder.fit_size:
+        return PreparedEncoder(encoder, sentence, None)
+
+    if current is None:
         _encode_provisionally(store, encoder)
     with store.reading() as view:
         contents = [item.content or "" for item in view.items.all()]
@@ -258,9 +261,6 @@ def _read_state(state: bytes) -> EncoderState:
 
 def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
     """Fit an encoder on a random sample of contents, and return the size of the sample."""
-    if not encoder.fit_size:
-        return 0
-
     sample = list(contents)
     if len(sample) > encoder.fit_size:
         generator = np.random.default_rng(stream_seed(seed, "encoder"))
