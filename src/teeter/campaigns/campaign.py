@@ -6,6 +6,7 @@ only stores answers starts without it, and leaves selection and training to its 
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,6 +107,18 @@ from teeter.errors import FileError, InputError, MissingExtraError
 
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Do not look for objects that refer to each other: looking at 100,000 items takes seconds."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Campaign(CampaignStore):
@@ -469,6 +482,7 @@ class Campaign(CampaignStore):
             columns = source_columns(list(view.tables.tables().values()))
         return read_items(table, columns, rows=self.settings.has_rows, notes=notes)
 
+    @_paused_collector()
     def _store_items(
         self,
         items: Iterable[Any],
@@ -1088,6 +1102,7 @@ def _known_labels(items: Iterable[Any]) -> list[str]:
     return list(labels)
 
 
+@_paused_collector()
 def _read_source(
     source: Any,
     columns: ItemColumns,
