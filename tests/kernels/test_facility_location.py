@@ -42,6 +42,23 @@ def test_ties_and_zero_rows_are_plain_greedy_too(rows: int, width: int, seed: in
     assert facility_location(features, rows).tolist() == literal.greedy(features.numpy(), rows)
 
 
+APRICOT = [
+    ((60, 6, 0), [33, 12, 36, 8, 18, 48, 43, 7, 10, 47, 6, 57, 42, 32, 31, 16]),
+]
+"""Rows, features and seed, and the first picks of apricot-select 0.6.1:
+``FacilityLocationSelection(16, metric="precomputed", optimizer="naive")`` on one plus the cosines.
+"""
+
+
+@pytest.mark.parametrize(("size_and_seed", "picks"), APRICOT)
+def test_picks_what_another_library_picks(
+    size_and_seed: tuple[int, int, int], picks: list[int]
+) -> None:
+    rows, width, seed = size_and_seed
+    features = torch.from_numpy(np.random.default_rng(seed).normal(size=(rows, width)))
+    assert facility_location(features, 16).tolist() == picks
+
+
 def test_one_row_of_each_kind_then_the_lowest() -> None:
     features = torch.tensor([[0.0, 1], [0, 2], [0, 0], [3, 0], [1, 0], [0, 0], [5, 0]])
     assert facility_location(features, 7).tolist() == [3, 0, 2, 1, 4, 5, 6]
