@@ -289,10 +289,23 @@ def test_items_and_classes_are_changed_as_in_a_campaign(
     ]
 
 
-def test_data_frames_are_refused(campaign: RemoteCampaign) -> None:
-    frame = pyarrow.table({"id": ["t1"], "text": ["hello"]})
-    with pytest.raises(InputError, match="Cannot read a Table: give a list of dictionaries"):
-        campaign.add(frame)
+def test_data_frames_are_added_with_their_columns(
+    campaign: RemoteCampaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_MAX_FILE_ROWS", 2)
+    rows = [{"id": f"f{number}", "text": f"hello {number}", "size": number} for number in range(5)]
+    frame = pyarrow.Table.from_pylist([*rows, {"id": "f5", "text": None, "size": None}])
+    added = campaign.add(frame)
+    assert added.new == 5
+    assert len(added.notes) == 1
+    assert added.notes[0].startswith("1 row without a text was left out")
+    assert campaign.items.row("f4") == rows[4]
+    assert campaign.add(frame).duplicates == 5
+
+    # The text of this campaign is in the column of the first table, whatever others are called.
+    other = pyarrow.table({"id": ["g1"], "text": ["a"], "title": ["b"]})
+    campaign.add(other)
+    assert campaign.items.get("g1").content.text == "a"
     with pytest.raises(InputError, match="Cannot predict a Table: give a list of texts"):
         campaign.predict(frame)
 

@@ -91,6 +91,10 @@ _MAX_ITEMS = 1000
 """Items of one request, and below, characters of one."""
 _MAX_CHARACTERS = 700_000
 
+_MAX_FILE_ROWS = 100_000
+"""Rows of a data frame that are sent at a time, and below, their bytes."""
+_MAX_FILE_BYTES = 20_000_000
+
 _ATTEMPTS = 4
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 4.0
@@ -210,16 +214,18 @@ class RemoteCampaign(_Remote):
         """Add items, a thousand at a time. They are encoded in the background.
 
         Args:
-            items: Texts, pairs of an id and a text, or dictionaries, as ``Campaign.add`` takes
-                them. Images are links.
+            items: A data frame, or texts, pairs of an id and a text, or dictionaries, as
+                ``Campaign.add`` takes them. Images are links.
 
         Returns:
             What happened to them, as ``Campaign.add`` says it. If a reply was lost, items that are
             there under their own ids count as new, because the lost request may have added them.
         """
-        from teeter.data.table_files import refuse_frame
+        from teeter.data.table_files import arrow_table_of
 
-        refuse_frame(items)
+        table = arrow_table_of(items)
+        if table is not None:
+            return self._add_table(table)
         settings = self.settings
         result = ImportResult()
         for part in _split_items(_as_item(entry, settings) for entry in items):
@@ -227,6 +233,25 @@ class RemoteCampaign(_Remote):
             if self._server.was_repeated:
                 added = _as_if_new(added, part)
             result = result.plus(added)
+        return result
+
+    def _add_table(self, table: Any) -> ImportResult:
+        """Add the rows of a ``pyarrow.Table`` as files, each with a part of them."""
+        from pyarrow import ArrowException, parquet
+
+        n_files = 1 + max(table.num_rows // _MAX_FILE_ROWS, table.nbytes // _MAX_FILE_BYTES)
+        rows = -(-table.num_rows // n_files)
+        result = ImportResult()
+        for start in range(0, table.num_rows, rows):
+            content = io.BytesIO()
+            try:
+                parquet.write_table(table.slice(start, rows), content)
+            except ArrowException as error:
+                raise InputError(f"The data frame cannot be sent: {error}") from None
+            files = {"file": ("frame.parquet", content.getvalue())}
+            answer = self._server.request("POST", f"{self._address}/items/file", files=files)
+            job = _read(Job[Any], answer)
+            result = result.plus(self._wait_for(ImportResult, job, f"/jobs/{job.job}"))
         return result
 
     @property

@@ -14,7 +14,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -538,6 +538,14 @@ def refuse_frame(values: Any) -> None:
     A single column is refused too: its index, which often holds the ids, would be lost.
     """
     type_name = type(values).__name__
+    if hasattr(values, "collect"):
+        raise InputError(f"Cannot read a {type_name}: collect() its rows first.")
+    if isinstance(values, Mapping) and hasattr(values, "num_rows"):
+        raise InputError(
+            f"Cannot read a {type_name}: choose one of its splits ({', '.join(values)})."
+        )
+    if hasattr(values, "with_format") and not hasattr(values, "num_rows"):
+        raise InputError(f"Cannot read a {type_name}, whose rows come one by one: load it whole.")
     if hasattr(values, "columns"):
         raise InputError(
             f"Cannot read a {type_name}: give a list of dictionaries, one per row. In pandas, this "
@@ -559,9 +567,11 @@ def arrow_table_of(value: Any) -> Any | None:
         InputError: if it is a single column, or a frame that cannot be read: see ``refuse_frame``.
         MissingExtraError: if pyarrow is not installed.
     """
-    is_dataset = hasattr(value, "with_format") and hasattr(value, "features")
-    has_columns = hasattr(value, "columns") or hasattr(value, "column_names")
-    if not is_dataset and not (has_columns and hasattr(value, "__arrow_c_stream__")):
+    is_dataset = all(hasattr(value, name) for name in ("with_format", "features", "num_rows"))
+    is_frame = hasattr(value, "__arrow_c_stream__") and any(
+        hasattr(value, name) for name in ("columns", "column_names", "schema")
+    )
+    if not is_dataset and not is_frame:
         refuse_frame(value)
         return None
 
@@ -577,7 +587,9 @@ def arrow_table_of(value: Any) -> Any | None:
         for position, name in enumerate(table.column_names):
             names = getattr(value.features[name], "names", None)
             if names is not None:
-                labels = [None if k is None else names[k] for k in table[name].to_pylist()]
+                # Rows without a label have none, or -1.
+                name_of = dict(enumerate(names))
+                labels = [name_of.get(number) for number in table[name].to_pylist()]
                 table = table.set_column(position, name, pyarrow.array(labels, "string"))
     elif type(value).__module__.startswith("polars"):
         import polars
@@ -592,16 +604,28 @@ def arrow_table_of(value: Any) -> Any | None:
             raise InputError(
                 f"A column of the data frame has values of several types: {error.args[-1]}."
             ) from None
+        # Two columns of one name, lone surrogates, and types that Arrow does not have.
+        except (ValueError, pyarrow.ArrowNotImplementedError) as error:
+            raise InputError(f"The data frame cannot be read: {error.args[-1]}.") from None
 
     _require_names(table.column_names, Path("the data frame"))
     if not table.num_rows:
         raise InputError("The data frame has no rows.")
+    try:
+        size = table.num_rows * _FRAME_BYTES_PER_ROW + table.nbytes
+        require_unpacked_size("The data frame", size)
+    except FileError as error:
+        problem, _, _ = str(error).partition(":")
+        raise InputError(f"{problem}: add a part of its rows at a time.") from None
     # Views of texts are a type of their own.
     for position, field in enumerate(table.schema):
         if str(field.type) == "string_view":
             table = table.set_column(position, field.name, table[field.name].cast("string"))
     return table
 
+
+_FRAME_BYTES_PER_ROW = 1000
+"""What a row of a data frame takes in memory as an item, at least."""
 
 _FRAMES = ("pandas", "polars")
 

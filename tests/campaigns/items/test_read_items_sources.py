@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow
 import pytest
 
+from teeter.base import arrays
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.records import ItemColumns
 from teeter.campaigns.settings import Settings
@@ -217,4 +218,74 @@ def test_a_folder_of_texts_is_a_campaign_of_texts(tmp_path: Path) -> None:
     assert campaign.items.content("old/a.txt") == "two"
     assert campaign.imported.notes == ("1 file without a text was left out (old/blank.txt).",)
     assert not campaign.imported.left_out_files
+    campaign.database.close()
+
+
+def test_numbers_of_hugging_face_labels_that_have_no_name_are_no_labels(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b"])}
+    )
+    rows = {"text": ["one", "two", "three"], "label": [0, -1, None]}
+    frame = datasets.Dataset.from_dict(rows, features=features)
+    campaign = make(frame, tmp_path, columns=ItemColumns(labels="label"))
+    assert campaign.imported.labelled == 1
+    assert [label.label for label in campaign.labels().values()] == ["a"]
+    campaign.database.close()
+
+
+def pandas_with_two_columns_of_one_name() -> Any:
+    return pytest.importorskip("pandas").DataFrame([["one", "two"]], columns=["text", "text"])
+
+
+def pandas_with_complex_numbers() -> Any:
+    return pytest.importorskip("pandas").DataFrame({"text": ["one"], "z": [1j]})
+
+
+def pandas_with_a_surrogate() -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({"text": pandas.Series(["a\ud800"], dtype=object)})
+
+
+def streamed_dataset() -> Any:
+    return hugging_face_dataset().to_iterable_dataset()
+
+
+def dataset_of_splits() -> Any:
+    return pytest.importorskip("datasets").DatasetDict(train=hugging_face_dataset())
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (pandas_with_two_columns_of_one_name, "cannot be read: Duplicate column names"),
+        (pandas_with_complex_numbers, "cannot be read: .*complex"),
+        (pandas_with_a_surrogate, "cannot be read: .*surrogates"),
+        (streamed_dataset, "IterableDataset, whose rows come one by one"),
+        (dataset_of_splits, r"DatasetDict: choose one of its splits \(train\)"),
+        (lambda: polars_frame().lazy(), r"LazyFrame: collect\(\) its rows first"),
+        (lambda: 7, "Cannot add a int: give a list of items"),
+    ],
+)
+def test_frames_that_cannot_be_read_have_one_sentence(
+    build: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        make(build(), tmp_path)
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_frame_that_is_too_large_for_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "available_memory", lambda device: 200_000_000)
+    frame = pyarrow.table({"text": pyarrow.array(["x"]).take([0] * 110_000)})
+    with pytest.raises(InputError, match=r"100 MB, half of .*: add a part of its rows"):
+        make(frame, tmp_path)
+
+
+def test_a_stream_of_record_batches_is_a_frame(tmp_path: Path) -> None:
+    campaign = make(pyarrow.Table.from_pylist(ROWS).to_reader(), tmp_path)
+    assert campaign.imported.new == 2
     campaign.database.close()

@@ -87,7 +87,8 @@ def parse_items(
     """
     refuse_frame(entries)
     # A text would become one item per character, and a dictionary one per key.
-    if isinstance(entries, str | bytes | Path | Mapping):
+    is_single = isinstance(entries, str | bytes | Path | Mapping)
+    if is_single or not hasattr(entries, "__iter__"):
         raise InputError(
             f"Cannot add a {type(entries).__name__}: give a list of items, even for a single item."
         )

@@ -19,6 +19,8 @@ from teeter.campaigns.asking.preparing import Preparation
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
+from teeter.campaigns.items.items import source_columns
+from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.records import (
@@ -313,7 +315,7 @@ def add_items(
     fetcher: ImageFetcher | None = None
     notes: list[str] = []
     if isinstance(items, Path):
-        columns = columns or ItemColumns()
+        columns = _known_columns(campaign, items, columns or ItemColumns())
         folder = campaign.image_folder
         if folder is None and columns.image is not None:
             raise InputError("This campaign has no folder for images: name a column of texts.")
@@ -333,6 +335,20 @@ def add_items(
     if fetcher is not None:
         result = result.with_failed(fetcher.errors)
     return result.shortened()
+
+
+def _known_columns(campaign: Campaign, path: Path, columns: ItemColumns) -> ItemColumns:
+    """Return columns with those of the campaign's first table, if a file has them, too."""
+    if columns.image is not None:
+        return columns
+    with campaign.reading() as view:
+        known = source_columns(list(view.tables.tables().values()))
+    names = preview_source(path).columns
+    return replace(
+        columns,
+        text=columns.text or (known.text if known.text in names else None),
+        id=columns.id or (known.id if known.id in names else None),
+    )
 
 
 def _zip_folder(folder: Path) -> Path:
