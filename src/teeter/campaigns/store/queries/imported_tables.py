@@ -64,14 +64,13 @@ class ImportedTableQueries(Queries):
         item_row_ids = {item.key: item.id for item in self._in_parts(row_ids, ITEMS.key, item_ids)}
 
         # The rows that are stored already by item and id, each list in the order of the file.
-        stored: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        # Of their cells only a hash, to write those that differ: a file that grows has few of them.
+        stored: defaultdict[tuple[int, str], list[tuple[int, int, int]]] = defaultdict(list)
         in_order = select(schema.imported_rows).order_by(IMPORTED_ROWS.id)
         for old in self._in_parts(
-            in_order.with_only_columns(IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key),
-            IMPORTED_ROWS.item_id,
-            list(set(item_row_ids.values())),
+            in_order, IMPORTED_ROWS.item_id, list(set(item_row_ids.values()))
         ):
-            stored[old.item_id, old.key].append(old.id)
+            stored[old.item_id, old.key].append((old.id, old.table_id, hash(old.cells)))
         table_ids: dict[int, int] = {}
 
         new_values = []
@@ -90,14 +89,12 @@ class ImportedTableQueries(Queries):
                 "cells": row.cells,
             }
             previous = stored[item_row_id, key]
-            if previous:
-                self._update(
-                    schema.imported_rows,
-                    IMPORTED_ROWS.id == previous.pop(0),
-                    **values,
-                )
-            else:
+            if not previous:
                 new_values.append(values)
+                continue
+            old_id, *old_values = previous.pop(0)
+            if old_values != [table_id, hash(row.cells)]:
+                self._update(schema.imported_rows, IMPORTED_ROWS.id == old_id, **values)
 
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
             self._insert_all(schema.imported_rows, new_values[start : start + _ROWS_AT_ONCE])
