@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -341,14 +343,16 @@ def test_a_folder_outside_the_files_own_is_trusted_once(
 def serve_again(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
-    """Run ``teeter serve mail.csv`` for a campaign that exists, and return what it reports."""
+    """Run ``teeter serve mail.csv`` for a campaign that exists, and return what it says first."""
     write_messages(tmp_path / "mail.csv", 12)
     teeter("campaign", "new", tmp_path / "mail.csv", "--classes", "spam,ham")
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
 
     def serve(*options: object, fails: int = 0, items: str = "mail.csv") -> str:
         arguments = (tmp_path / items, *options, "--no-open")
-        return " ".join(teeter("serve", *arguments, fails=fails).stderr.split())
+        result = teeter("serve", *arguments, fails=fails)
+        said, _, _ = result.stdout.partition("http://")
+        return " ".join(f"{said} {result.stderr}".split())
 
     return serve
 
@@ -359,7 +363,8 @@ def test_an_existing_campaign_with_other_classes_is_not_served(
     message = serve_again("--classes", "urgent,spam", fails=2)
     assert "mail.teeter already exists and has the classes spam, ham, but not urgent" in message
     assert "open it with teeter serve" in message
-    assert "teeter campaign classes --add" in message
+    assert f"teeter campaign classes {tmp_path / 'mail.teeter'} --add urgent (or" in message
+    assert "(or --rename OLD=NEW)" in message
     assert "--file FILE" in message
 
     alike = serve_again("--classes", "Spam,ham", fails=2)
@@ -373,23 +378,168 @@ def test_an_existing_campaign_with_other_classes_is_not_served(
     assert "mail.teeter also has the classes other." in serve_again("--classes", "spam,ham")
 
 
-def test_items_that_were_added_to_the_file_are_reported(
-    serve_again: Callable[..., str], teeter: Teeter, tmp_path: Path
+def count_items(file: Path) -> int:
+    campaign = Campaign.open(file)
+    with closing(campaign.database):
+        return campaign.items.count().items
+
+
+def test_items_that_were_added_to_the_file_are_added_to_the_campaign(
+    serve_again: Callable[..., str], tmp_path: Path
 ) -> None:
     items = tmp_path / "mail.csv"
     classes = ("--classes", "spam,ham")
-    assert serve_again(*classes) == ""
+    assert serve_again(*classes) == f"Nothing is new in {items}."
 
     write_messages(items, 15)
-    message = serve_again(*classes)
-    campaign = tmp_path / "mail.teeter"
-    assert f"3 items of {items} are not in {campaign}: add them with" in message
-    assert f"teeter campaign add {campaign} {items}." in message
+    assert serve_again(*classes) == "Added 3 items; 12 were there already."
+    assert serve_again(*classes) == f"Nothing is new in {items}."
+    write_messages(items, 4)
+    assert serve_again(*classes) == f"Nothing is new in {items}."
+    assert serve_again() == f"Nothing is new in {items}.", "its classes are known"
 
-    teeter("campaign", "add", campaign, items)
-    assert serve_again(*classes) == ""
     items.unlink()
     assert serve_again(*classes) == "", "the campaign does not need its file"
+    assert count_items(tmp_path / "mail.teeter") == 15
+
+
+def test_labels_of_added_items_must_be_classes(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    lines = ["text,topic", "one more,ham", "and one,urgent", "a third,"]
+    (tmp_path / "mail.csv").write_text("\n".join(lines))
+    message = serve_again("--labels", "topic", fails=2)
+    assert "has the classes spam, ham, but not urgent: add or rename a class with" in message
+    assert count_items(tmp_path / "mail.teeter") == 12, "nothing was added"
+
+    (tmp_path / "mail.csv").write_text("\n".join(lines).replace("urgent", "spam"))
+    message = serve_again("--labels", "topic")
+    assert message == "Added 3 items; 0 were there already. Added 2 labels."
+
+
+def write_tickets(path: Path, count: int, *, text: str = "body", key: str = "key") -> None:
+    """Write a table whose columns have no usual names, in the format of its suffix."""
+    rows = [
+        {key: f"k{number}", "title": f"title {number}", text: f"body {number}", "who": "ACME"}
+        for number in range(count)
+    ]
+    if path.suffix == ".parquet":
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(rows), path)
+    elif path.suffix == ".xlsx":
+        from data.test_table_files_workbooks import write_workbook
+
+        write_workbook(path, {"May": [list(rows[0]), *(list(row.values()) for row in rows)]})
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+    elif path.suffix == "":
+        path.mkdir(exist_ok=True)
+        for row in rows:
+            (path / f"{row[key]}.txt").write_text(row[text])
+    else:
+        path.write_text("\n".join([",".join(rows[0]), *(",".join(row.values()) for row in rows)]))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".xlsx", ""])
+def test_every_kind_of_file_is_made_a_campaign_and_grows(
+    serve_again: Callable[..., str], tmp_path: Path, suffix: str
+) -> None:
+    items = f"tickets{suffix}"
+    columns = ("--text", "body", "--id", "key", "--show", "who", "--instructions", "Read it.")
+    options = ("--classes", "a,b", *(columns if suffix else ()))
+    write_tickets(tmp_path / items, 8)
+    assert "tickets.teeter: 8 items, 0 of them labelled." in serve_again(*options, items=items)
+
+    write_tickets(tmp_path / items, 11)
+    said = serve_again("--classes", "a,b", items=items)
+    assert said == "Added 3 items; 8 were there already."
+
+    campaign = Campaign.open(tmp_path / "tickets.teeter")
+    with closing(campaign.database):
+        content = campaign.items.get("k9" if suffix else "k9.txt").content
+        assert content.text == "body 9"
+        if suffix:
+            assert campaign.settings.show == ["who"]
+            assert campaign.settings.instructions == "Read it."
+            assert [(column.name, column.value) for column in content.columns] == [("who", "ACME")]
+
+
+def test_instructions_and_shown_columns_of_a_campaign_are_changed(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    serve_again("--instructions", "Read twice.", "--show", "text")
+
+    campaign = Campaign.open(tmp_path / "mail.teeter")
+    assert (campaign.settings.instructions, campaign.settings.show) == ("Read twice.", ["text"])
+    campaign.database.close()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    ("columns", "options", "expected"),
+    [
+        ({"text": "message"}, (), "has no column 'body', from which the texts of tickets came: na"),
+        ({"key": "number"}, (), "has no column 'key', from which the ids of tickets came: name th"),
+        ({"text": "message"}, ("--text", "message"), "Added 3 items; 8 were there already."),
+        ({"key": "number"}, ("--id", "number"), "Added 3 items; 8 were there already."),
+        ({}, ("--text", "boddy"), "'boddy'"),
+    ],
+)
+def test_a_file_without_the_columns_of_before_is_refused_and_nothing_is_added(
+    serve_again: Callable[..., str],
+    tmp_path: Path,
+    *,
+    suffix: str,
+    columns: dict[str, str],
+    options: tuple[str, ...],
+    expected: str,
+) -> None:
+    items = f"tickets{suffix}"
+    write_tickets(tmp_path / items, 8)
+    serve_again("--classes", "a,b", "--text", "body", "--id", "key", items=items)
+
+    write_tickets(tmp_path / items, 11, **columns)
+    is_added = expected.startswith("Added")
+    said = serve_again("--classes", "a,b", *options, items=items, fails=0 if is_added else 2)
+
+    assert expected in said
+    if not is_added:
+        assert said.count(". ") == 0 or "Did you mean" in said or "Known" in said
+    if "from which" in expected:
+        assert said.endswith("(--text)." if "texts" in expected else "(--id).")
+    assert count_items(tmp_path / "tickets.teeter") == (11 if is_added else 8)
+
+
+def test_a_template_is_asked_for_again(serve_again: Callable[..., str], tmp_path: Path) -> None:
+    items = "tickets.csv"
+    template = ("--classes", "a,b", "--text", "title,body")
+    write_tickets(tmp_path / items, 8)
+    serve_again(*template, items=items)
+    write_tickets(tmp_path / items, 10)
+
+    said = serve_again("--classes", "a,b", items=items, fails=2)
+    assert "not known from which columns the texts of tickets came: name" in said
+    assert serve_again(*template, items=items) == "Added 2 items; 8 were there already."
+
+
+def test_texts_that_changed_under_their_id_stay_as_they_are(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    items = tmp_path / "tickets.csv"
+    write_tickets(items, 8)
+    options = ("--classes", "a,b", "--text", "body", "--id", "key")
+    serve_again(*options, items="tickets.csv")
+    write_tickets(items, 9)
+    items.write_text(items.read_text().replace("body 3", "another body"))
+
+    said = serve_again(*options, items="tickets.csv")
+
+    assert said.startswith("Added 1 item; 8 were there already. 1 item differs from the one with")
+    assert "which stays as it is (k3): correct texts on the page, under Items." in said
+    campaign = Campaign.open(tmp_path / "tickets.teeter")
+    assert campaign.items.get("k3").content.text == "body 3"
+    campaign.database.close()
 
 
 def test_a_file_that_is_older_than_the_campaign_is_not_read(
@@ -398,8 +548,8 @@ def test_a_file_that_is_older_than_the_campaign_is_not_read(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("The file was read.")
 
-    monkeypatch.setattr("teeter.campaigns.items.read_items.read_items", refuse)
-    assert serve_again("--classes", "spam,ham") == ""
+    monkeypatch.setattr("teeter.campaigns.items.items.read_items", refuse)
+    assert serve_again("--classes", "spam,ham").startswith("Nothing is new in")
 
 
 def test_another_encoder_of_an_existing_campaign_is_reported(
@@ -411,44 +561,46 @@ def test_another_encoder_of_an_existing_campaign_is_reported(
     assert "--encoder minilm" in message
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--text", "title,body", "--id", "key"), "2 items of"),
-        (("--text", "title,body"), "2 items of"),
-        (("--text", "body"), "2 items of"),
-        (("--rows",), "2 items of"),
-        (("--text", "body", "--id", "key"), "The text of 1 item in"),
-    ],
-)
-def test_files_are_compared_as_they_were_imported(
-    serve_again: Callable[..., str],
-    teeter: Teeter,
-    tmp_path: Path,
-    options: tuple[str, ...],
-    expected: str,
+def test_rows_that_were_added_to_the_file_are_added(
+    serve_again: Callable[..., str], teeter: Teeter, tmp_path: Path
 ) -> None:
     items = tmp_path / "tickets.csv"
-    rows = [f"k{number},title {number},body {number}" for number in range(8)]
-    items.write_text("\n".join(["key,title,body", *rows]))
-    teeter("campaign", "new", items, "--classes", "a,b", "--encoder", "tfidf", *options)
+    rows = [f"{number},{number % 3}" for number in range(10)]
+    items.write_text("\n".join(["size,doors", *rows[:8]]))
+    teeter("campaign", "new", items, "--classes", "a,b", "--rows")
+    items.write_text("\n".join(["size,doors", *rows]))
 
-    if "text of" in expected:
-        rows[3] = "k3,title 3,another body"
-    else:
-        rows += ["k8,title 8,body 8", "k9,title 9,body 9"]
-    items.write_text("\n".join(["key,title,body", *rows]))
-    assert expected in serve_again("--classes", "a,b", items="tickets.csv")
+    assert serve_again(items="tickets.csv") == "Added 2 items; 8 were there already."
 
 
-def test_images_that_were_added_to_the_folder_are_reported(
+def test_images_that_were_added_to_the_folder_are_added(
     serve_again: Callable[..., str], teeter: Teeter, tmp_path: Path
 ) -> None:
     make_image_campaign(tmp_path / "other.teeter", tmp_path / "photos", 6)
     teeter("campaign", "new", tmp_path / "photos", "--classes", "a,b", "--encoder", "pixels")
-    assert serve_again("--classes", "a,b", items="photos") == ""
+    photos = tmp_path / "photos"
+    assert serve_again("--classes", "a,b", items="photos") == f"Nothing is new in {photos}."
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "new.png")
-    assert "1 item of" in serve_again("--classes", "a,b", items="photos")
+    assert "Added 1 item; 6 were" in serve_again("--classes", "a,b", items="photos")
+
+
+def test_images_that_were_added_to_an_archive_are_added(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    options = ("--classes", "a,b", "--encoder", "pixels")
+
+    def write_archive(count: int) -> None:
+        with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+            for number in range(count):
+                image = tmp_path / f"{number}.png"
+                Image.new("RGB", (8, 8), (20 * number, 0, 0)).save(image)
+                archive.write(image, f"may/{number}.png")
+
+    write_archive(4)
+    assert "photos.teeter: 4 items" in serve_again(*options, items="photos.zip")
+    write_archive(6)
+    assert "Added 2 items; 4 were there already." in serve_again(*options, items="photos.zip")
+    assert "Nothing is new in" in serve_again(*options, items="photos.zip")
 
 
 def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:

@@ -215,29 +215,39 @@ ImageOption = Annotated[
 ]
 
 
-def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with an option for each setting of a new campaign.
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command an option for each setting of a new campaign.
 
     The command itself gets their values as ``settings``, as ``Settings`` takes them.
+
+    Args:
+        *names: the settings; by default all that are offered.
     """
     types = get_type_hints(Settings)
-    options = [_setting_option(declared, types[declared.name]) for declared in offered_settings()]
+    options = [
+        _setting_option(declared, types[declared.name])
+        for declared in offered_settings()
+        if not names or declared.name in names
+    ]
 
-    @wraps(command)
-    def run(**arguments: Any) -> None:
-        settings = {}
-        for option in options:
-            value = arguments.pop(option.name)
-            if types[option.name] == list[str]:
-                value = [entry for entry in split_names(value) if entry]
-            settings[option.name] = value
-        command(**arguments, settings=settings)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            settings = {}
+            for option in options:
+                value = arguments.pop(option.name)
+                if types[option.name] == list[str]:
+                    value = [entry for entry in split_names(value) if entry]
+                settings[option.name] = value
+            command(**arguments, settings=settings)
 
-    own = signature(command, eval_str=True).parameters.values()
-    parameters = [parameter for parameter in own if parameter.name != "settings"]
-    # Typer reads the options from it.
-    run.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined]
-    return run
+        own = signature(command, eval_str=True).parameters.values()
+        parameters = [parameter for parameter in own if parameter.name != "settings"]
+        # Typer reads the options from it.
+        run.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 def _setting_option(declared: Field[Any], value_type: Any) -> Parameter:
@@ -259,7 +269,7 @@ def _setting_option(declared: Field[Any], value_type: Any) -> Parameter:
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
-@_with_settings
+@with_settings()
 def new(
     items: ItemsArgument,
     *,
@@ -374,7 +384,7 @@ def add(
     if result.duplicates > _NAMED_ITEMS:
         rest = result.duplicates - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
-    _report_conflicts(result)
+    report_conflicts(result)
     if result.encoding is not None:
         _report_unreadable(result.encoding)
         if result.encoding.is_outgrown:
@@ -954,7 +964,7 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         count = pluralize(result.duplicates, "duplicate")
         example = _describe_duplicate(campaign, result.duplicate_items[0])
         typer.echo(f"Skipped {count}, such as {example}.")
-    _report_conflicts(result)
+    report_conflicts(result)
     if result.audit < campaign.settings.audit:
         typer.echo(
             f"The audit set has {result.audit:,} instead of {campaign.settings.audit:,} items, "
@@ -1077,7 +1087,7 @@ def _describe_duplicate(campaign: Campaign, duplicate: tuple[str, str]) -> str:
     return f"another copy of “{printable_line(start)}”"
 
 
-def _report_conflicts(result: ImportResult) -> None:
+def report_conflicts(result: ImportResult) -> None:
     """Print the items whose label in the file differs from their label in the campaign."""
     for item, given, current in result.conflicting_items[:_NAMED_ITEMS]:
         typer.echo(f"{printable_line(item)} keeps its label {current}; the file says {given}.")

@@ -25,13 +25,17 @@ from teeter.base.worker_process import prepare_workers
 from teeter.campaigns.records import ItemColumns
 from teeter.campaigns.settings import Settings
 from teeter.cli.campaign import (
+    IdOption,
+    LabelsOption,
     campaign_location,
     create_campaign,
     open_campaign,
     parse_classes,
+    report_conflicts,
+    with_settings,
 )
-from teeter.cli.output import echo_wrapped, progress, spinner
-from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
+from teeter.cli.output import TextOption, echo_wrapped, progress, spinner
+from teeter.errors import InputError, MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -68,7 +72,7 @@ CampaignsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CAMPAIGN",
-        help="Campaign files or database URLs; or, with --classes, a file or folder of items.",
+        help="Campaign files or database URLs; or a file or folder of items, with --classes.",
     ),
 ]
 FolderOption = Annotated[
@@ -93,19 +97,13 @@ ClassesOption = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Comma-separated class names, or a file of them. A campaign is created from the "
-        "items, unless one already exists.",
-    ),
-]
-EncoderOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="With --classes: encoder that computes the features; see teeter encoders.",
+        "items. If there is one, items that are new are added to it.",
     ),
 ]
 SettingsOption = Annotated[
     Path | None,
     typer.Option(
+        "--settings",
         metavar="FILE",
         help="TOML file with settings for a proxy, logins, tokens, uploads and a language model.",
     ),
@@ -151,20 +149,24 @@ OpenOption = Annotated[
 ]
 
 
+@with_settings("encoder", "show", "instructions")
 def serve(
     locations: CampaignsArgument = None,
     *,
     classes: ClassesOption = None,
-    encoder: EncoderOption = "auto",
+    text: TextOption = None,
+    id_column: IdOption = None,
+    labels: LabelsOption = None,
     folder: FolderOption = None,
     database: DatabaseOption = None,
     host: HostOption = _LOOPBACK,
     port: PortOption = None,
-    settings: SettingsOption = None,
+    server_settings: SettingsOption = None,
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     trust: TrustOption = None,
     open_page: OpenOption = None,
+    settings: dict[str, Any],
 ) -> None:
     """Label on a page in your browser.
 
@@ -179,12 +181,15 @@ def serve(
     Examples:
       teeter serve reviews.teeter
       teeter serve reviews.csv --classes good,bad
+      teeter serve tickets.xlsx --classes bug,other --text title,body --show day
       teeter serve --folder campaigns --host 0.0.0.0 --settings server.toml
     """
     require_web_packages()
     from teeter.server.access import ServerSettings, read_server_settings, tokens
 
-    server = ServerSettings() if settings is None else read_server_settings(settings)
+    server = ServerSettings()
+    if server_settings is not None:
+        server = read_server_settings(server_settings)
     if make_token is not None:
         file = _tokens_file(server.tokens)
         # Alone on stdout, so that a script can capture it.
@@ -213,7 +218,10 @@ def serve(
         security = _security_config(host, listener.getsockname()[1], server)
         # The workers import torch while a file is read.
         prepare_workers()
-        campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
+        columns = ItemColumns(text, id_column, labels)
+        campaigns = [
+            _find_campaign(location, classes, columns, settings) for location in locations or []
+        ]
         _run(
             campaigns,
             security,
@@ -222,7 +230,7 @@ def serve(
             database=database,
             batch=server.batch,
             open_page=open_page,
-            token_hint=_token_hint(host, server.tokens, settings),
+            token_hint=_token_hint(host, server.tokens, server_settings),
             language_model=language_model,
             trusted=trust or [],
         )
@@ -396,42 +404,62 @@ def _make_language_model(server: ServerSettings) -> LanguageModel | None:
     )
 
 
-def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Path:
-    """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
+def _find_campaign(
+    location: str, classes: str | None, columns: ItemColumns, settings: dict[str, Any]
+) -> str | Path:
+    """Return where a campaign is. If ``location`` has items, create it, or add those that are new.
+
+    Args:
+        location: a campaign's file, the URL of a database, or a file or folder of items.
+        classes: the value of ``--classes``.
+        columns: what the columns of a table hold.
+        settings: settings of a new campaign. One that exists gets those that are not the default.
+    """
+    from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX
+    from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
+    from teeter.data.table_files import JSON_SUFFIXES, TABLE_SUFFIXES
+    from teeter.data.workbooks import split_sheet
+
     if "://" in location:
         return location
-
     path = Path(location)
-    if classes is None:
-        from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
-        from teeter.data.table_files import JSON_SUFFIXES, TABLE_SUFFIXES
-
-        suffixes = (*TABLE_SUFFIXES, *JSON_SUFFIXES, *ARRAY_SUFFIXES)
-        if path.is_dir() or path.suffix.lower() in suffixes:
-            raise InputError(
-                f"{path} is not a campaign: to create a campaign from it, list the classes with "
-                f"--classes."
-            )
-        return path
     if path.suffix == ".teeter":
+        return path
+    suffix = split_sheet(path)[0].suffix.lower()
+    suffixes = (*TABLE_SUFFIXES, *JSON_SUFFIXES, *ARRAY_SUFFIXES, ARCHIVE_SUFFIX)
+    is_source = path.is_dir() or suffix in suffixes
+    if classes is None and not is_source:
         return path
 
     file = campaign_location(path)
     if not Path(file).exists():
-        # The server encodes the rest, so that the page opens within seconds.
-        settings = Settings(encoder=encoder)
-        create_campaign(path, file, classes, settings, ItemColumns(), encode_now=False)
+        if classes is None and columns.labels is None:
+            raise InputError(
+                f"{path} is not a campaign: to create a campaign from it, list the classes with "
+                f"--classes, or name the column that holds them with --labels."
+            )
+        # The server encodes the items, so that the page opens within seconds.
+        create_campaign(path, file, classes, Settings(**settings), columns, encode_now=False)
         return Path(file)
 
     with open_campaign(file) as opened:
-        _require_classes(opened, parse_classes(classes), path, file)
-        _report_other_encoder(opened, file, encoder)
-        _report_other_items(opened, path, file)
+        if classes is not None:
+            given = _require_classes(opened, parse_classes(classes), path, file)
+            further = [name for name in opened.classes.names() if name not in given]
+            if further:
+                echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
+        _report_other_encoder(opened, file, settings["encoder"])
+        # A campaign does not need its file any more.
+        if split_sheet(path)[0].exists():
+            _add_new_items(opened, path, columns, file)
+        changes = {name: settings[name] for name in ("show", "instructions") if settings[name]}
+        if changes:
+            opened.change_settings(**changes)
     return Path(file)
 
 
-def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: str) -> None:
-    """Check that a campaign that exists has the classes of ``--classes``.
+def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: str) -> list[str]:
+    """Return the present names of classes, if a campaign that exists has them.
 
     Classes that were renamed or added since it was created are no mistake.
     """
@@ -451,14 +479,12 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
     if missing:
         raise InputError(
             f"{file} already exists and has the classes {list_some(names, 10)}, but not "
-            f"{list_some(missing, 10)}: open it with teeter serve {shlex.quote(file)}, add classes "
-            f"to it with teeter campaign classes --add, or create another campaign with teeter "
+            f"{list_some(missing, 10)}: add or rename a class with teeter campaign classes "
+            f"{shlex.quote(file)} --add {shlex.quote(missing[0])} (or --rename OLD=NEW), open it "
+            f"with teeter serve {shlex.quote(file)}, or create another campaign with teeter "
             f"campaign new {shlex.quote(str(items))} --classes NAMES --file FILE."
         )
-
-    further = [name for name in names if name not in current_names]
-    if further:
-        echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
+    return current_names
 
 
 def _report_other_encoder(campaign: Campaign, file: str, encoder: str) -> None:
@@ -476,28 +502,32 @@ def _report_other_encoder(campaign: Campaign, file: str, encoder: str) -> None:
         )
 
 
-def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
-    """Say how many items of a file or folder the campaign lacks."""
-    if not items.exists():
-        return
+def _add_new_items(campaign: Campaign, path: Path, columns: ItemColumns, file: str) -> None:
+    """Add the items of a file or folder that a campaign lacks, and say how many there are."""
+    from teeter.data.table_files import is_missing
 
-    try:
-        new, changed = campaign.items.compare(items)
-    except TeeterError as error:
-        echo_wrapped(f"{items} could not be compared with {file}: {error}", err=True)
-        return
+    notes: list[str] = []
+    items, changed = campaign.items.read_again(path, columns, notes)
+    labels = dict.fromkeys(item.label for item in items if item.label is not None)
+    _require_classes(campaign, [name for name in labels if not is_missing(name)], path, file)
 
-    if new:
-        has = pluralize(new, f"item of {items} is", f"items of {items} are")
-        echo_wrapped(
-            f"{has} not in {file}: add them with teeter campaign add "
-            f"{shlex.quote(file)} {shlex.quote(str(items))}.",
-            err=True,
-        )
+    # The server encodes them.
+    result = campaign.add(items, encode_now=False)
+    known = pluralize(result.duplicates + len(changed), "was", "were")
+    if result.new:
+        typer.echo(f"Added {pluralize(result.new, 'item')}; {known} there already.")
+    else:
+        typer.echo(f"Nothing is new in {path}.")
+    if result.labelled:
+        typer.echo(f"Added {pluralize(result.labelled, 'label')}.")
+    for note in notes:
+        echo_wrapped(note)
+    report_conflicts(result)
     if changed:
+        differ = pluralize(len(changed), "item differs", "items differ")
         echo_wrapped(
-            f"The text of {pluralize(changed, 'item')} in {items} differs from that of the item "
-            f"with the same id in {file}: correct it on the page, under Items.",
+            f"{differ} from the one with the same id in {file}, which stays as it is "
+            f"({list_some(changed, 5)}): correct texts on the page, under Items.",
             err=True,
         )
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -120,12 +120,7 @@ def unpack_images(path: Path, location: Path) -> Iterator[tuple[Path, dict[str, 
     """
     images, left_out = list_archived_images(path)
     folder = location.with_suffix(".images")
-    size = sum(entry.file_size for entry in images.values())
     with write_errors(folder):
-        if size > shutil.disk_usage(location.absolute().parent).free // 2:
-            raise FileError(
-                f"{path} would unpack to {size / 1e6:,.0f} MB, more than half of the free disk."
-            )
         try:
             folder.mkdir()
         except FileExistsError:
@@ -135,15 +130,30 @@ def unpack_images(path: Path, location: Path) -> Iterator[tuple[Path, dict[str, 
             ) from None
 
     try:
-        with parse_errors(path, "zip archive"), zipfile.ZipFile(path) as archive:
-            for name, entry in images.items():
-                target = folder / name
-                with write_errors(target), archive.open(entry) as source:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with target.open("xb") as file:
-                        shutil.copyfileobj(source, file)
+        extract_images(path, images, folder)
         yield folder, left_out
     except BaseException:
         if not location.exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def extract_images(path: Path, images: Mapping[str, zipfile.ZipInfo], folder: Path) -> None:
+    """Unpack images of an archive, as ``list_archived_images`` returns them, into a folder.
+
+    Raises:
+        FileError: If they cannot be unpacked, or the folder has another file of their names.
+    """
+    size = sum(entry.file_size for entry in images.values())
+    if size > shutil.disk_usage(folder).free // 2:
+        raise FileError(
+            f"{path} would unpack to {size / 1e6:,.0f} MB, more than half of the free disk."
+        )
+
+    with parse_errors(path, "zip archive"), zipfile.ZipFile(path) as archive:
+        for name, entry in images.items():
+            target = folder / name
+            with write_errors(target), archive.open(entry) as source:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    shutil.copyfileobj(source, file)

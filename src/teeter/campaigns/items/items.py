@@ -21,9 +21,14 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     typed_value,
 )
-from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX, list_archived_images
-from teeter.campaigns.items.item import require_valid_unicode
-from teeter.campaigns.items.read_items import detect_kind, read_items
+from teeter.campaigns.items.image_archives import (
+    ARCHIVE_SUFFIX,
+    extract_images,
+    list_archived_images,
+)
+from teeter.campaigns.items.image_links import ImageFetcher
+from teeter.campaigns.items.item import HASH_DIGITS, Item, require_valid_unicode
+from teeter.campaigns.items.read_items import column_names, read_items
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Answer,
@@ -314,57 +319,108 @@ class Items(Part):
         with self._campaign.reading() as view:
             return view.items.get(item).content
 
-    def compare(self, path: Path) -> tuple[int, int]:
-        """Return how many items of a file or folder are new, and how many of its ids changed.
+    def read_again(
+        self, path: Path, columns: ItemColumns, notes: list[str]
+    ) -> tuple[list[Item], list[str]]:
+        """Read the file or folder that the campaign was made from once more, for ``add``.
 
-        A file is not read if it is older than the campaign. Of a folder, only the names are
-        compared.
+        A file is not read if it is older than the campaign, nor a folder without new images.
+
+        Args:
+            path: the file or folder.
+            columns: what its columns hold; by default what they held before.
+            notes: gets sentences on what was left out, and on how the file was read.
+
+        Returns:
+            The items, and the ids of those whose text differs from that of the item with the same
+            id. They are left out, because the answers are about the old text.
+
+        Raises:
+            InputError: the file lacks the column that texts or ids came from, or it is not known.
+            FileError: the file cannot be read.
         """
         with self._campaign.reading() as view:
-            created = view.campaign().created
+            settings = view.settings
             # When the file was written, or moved to its place.
             status = split_sheet(path)[0].stat()
             changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
-            if not path.is_dir() and format_time(changed_at) < created:
-                return 0, 0
-            settings = view.settings
+            if not path.is_dir() and format_time(changed_at) < view.campaign().created:
+                return [], []
             stored = view.items.all()
-            known_ids = {item.item_id for item in stored}
-            known_ids |= view.items.aliases().keys()
+            known_ids = {item.item_id for item in stored} | view.items.aliases().keys()
             tables = list(view.tables.tables().values())
 
-        if path.suffix.lower() == ARCHIVE_SUFFIX:
+        folder = self._campaign.image_folder
+        if path.suffix.lower() == ARCHIVE_SUFFIX and folder is not None:
             images, _ = list_archived_images(path)
-            return sum(name not in known_ids for name in images), 0
-        if detect_kind(path) == ItemKind.IMAGE:
-            root = Path(settings.folder or path).resolve()
-            names = [image.relative_to(root).as_posix() for image in find_images(path.resolve())]
-            return sum(name not in known_ids for name in names), 0
+            for name in known_ids & images.keys():
+                del images[name]
+            extract_images(path, images, folder)
+            path = folder
+        if path.is_dir() and settings.kind == ItemKind.IMAGE:
+            root = Path(folder or path).resolve()
+            names = {image.relative_to(root).as_posix() for image in find_images(path.resolve())}
+            if names <= known_ids:
+                return [], []
 
-        # The campaign may have been created with other columns than those that are found by
-        # default. A text from several columns is not known any more: then the rows are compared by
-        # their ids.
-        table = tables[0] if tables else None
-        knows_text = table is None or table.text_column is not None
-        entries = read_items(path, source_columns(tables), rows=not knows_text)
-        has_ids = table is not None and table.id_column is not None
-        if not knows_text and not has_ids:
-            with self._campaign.reading() as view:
-                n_rows = sum(1 for _ in view.tables.all_rows())
-            return max(0, len(entries) - n_rows), 0
+        items = self._read_with_same_columns(path, columns, tables, notes)
+        digests = {item.digest for item in stored}
+        unchanged = []
+        changed = []
+        for item in items:
+            if item.digest in digests or item.key not in known_ids:
+                unchanged.append(item)
+            elif item.key != item.digest[:HASH_DIGITS]:
+                changed.append(item.key)
+        return unchanged, changed
 
-        contents = {item.digest for item in stored}
-        new = 0
-        changed = 0
-        for entry in entries:
-            # An image from a table without ids is known by its path or link.
-            is_image = settings.kind == ItemKind.IMAGE
-            item_id = str(entry.content) if is_image and not has_ids else entry.key
-            if item_id in known_ids:
-                changed += has_ids and knows_text and not is_image and entry.digest not in contents
-            elif entry.digest not in contents:
-                new += 1
-        return new, changed
+    def _read_with_same_columns(
+        self, path: Path, columns: ItemColumns, tables: Sequence[ImportedTable], notes: list[str]
+    ) -> Sequence[Item]:
+        """Read a file whose texts and ids are in the columns of before, unless others are named."""
+        settings = self._campaign.settings
+        before = source_columns(tables)
+        text = columns.text or before.text
+        id_column = columns.id or before.id
+        if text is None and tables and not settings.has_rows:
+            raise InputError(
+                f"It is not known from which columns the texts of {self._campaign.name} came: name "
+                "the text column, or the template of several (text=)."
+            )
+
+        read_columns = ItemColumns(text, id_column, columns.labels)
+        fetcher = None
+        folder = self._campaign.image_folder
+        if settings.kind == ItemKind.IMAGE and folder is not None and not path.is_dir():
+            fetcher = ImageFetcher(folder, allow_stores=True)
+            read_columns = ItemColumns(None, id_column, columns.labels, text)
+        try:
+            items = read_items(
+                path,
+                read_columns,
+                folder=folder,
+                fetcher=fetcher,
+                rows=settings.has_rows,
+                notes=notes,
+            )
+        except InputError:
+            names = column_names(path)
+            columns_before = {}
+            if columns.text is None:
+                columns_before["texts", "text"] = text
+            if columns.id is None:
+                columns_before["ids", "id_column"] = id_column
+            for (what, option), column in columns_before.items():
+                if names and column is not None and column not in names:
+                    raise InputError(
+                        f"{path} has no column {column!r}, from which the {what} of "
+                        f"{self._campaign.name} came: name the column that has them now "
+                        f"({option}=)."
+                    ) from None
+            raise
+        if fetcher is not None:
+            notes += fetcher.errors.values()
+        return items
 
     def image(self, item: str) -> Path:
         """Return the file of an item's image, which is inside the campaign's folder.

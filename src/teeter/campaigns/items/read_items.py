@@ -310,28 +310,35 @@ def _read_row_items(
     return _attach_rows(parse_items(entries, ItemKind.TEXT), filled)
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a table or the fields of a JSON file; none for other files."""
+    if _is_json(path):
+        objects = [fields for _, fields in read_json_objects(path)]
+        return list(dict.fromkeys(name for fields in objects for name in fields))
+    if path.is_dir() or split_sheet(path)[0].suffix.lower() not in TABLE_SUFFIXES:
+        return []
+    table = read_table(path)
+    return [*table.columns, *table.nested]
+
+
 def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
     """Return the column of a file that seems to hold labels and its values, or None.
 
     Args:
         path: A file that ``read_items`` reads without a column of labels.
     """
-    suffix = split_sheet(path)[0].suffix.lower()
-    if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSON_SUFFIXES):
+    column = find_label_column(column_names(path))
+    if column is None:
         return None
-
     if _is_json(path):
-        objects = [fields for _, fields in read_json_objects(path)]
-        column = find_label_column(list(dict.fromkeys(name for row in objects for name in row)))
-        cells = [row.get(column or "") for row in objects]
+        cells = [fields.get(column) for _, fields in read_json_objects(path)]
         texts = ["" if cell is None else str(cell) for cell in cells]
     else:
         table = read_table(path)
-        column = find_label_column(list(table.columns))
-        texts = [] if column is None else table.texts(column)
+        texts = table.texts(column) if column in table.columns else []
 
     filled = [text for text in texts if not is_missing(text)]
-    return None if column is None or not filled else (column, filled)
+    return (column, filled) if filled else None
 
 
 def _read_array_items(path: Path, first: int) -> list[Item]:
