@@ -100,6 +100,7 @@ def store_items(
         with store.reading() as view:
             current = view.encodings.current()
             newest_row_id = view.items.newest_row_id()
+            n_stored = view.items.count()
             deduplicated = deduplicate(items, view.items.comparable(items))
             labels = _collect_labels(deduplicated, view.classes.names())
 
@@ -116,7 +117,7 @@ def store_items(
             vectors = dict(zip(contents, features, strict=True))
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
-            if vectors and newest_row_id and current is None:
+            if vectors and n_stored and current is None:
                 raise InputError(
                     "The items of this campaign wait to be encoded, so new items cannot bring "
                     "features: run teeter campaign encode first, or leave the features out."
