@@ -664,7 +664,9 @@ def frame_of(table: Any, kind: str | None = None) -> Any:
         column = table[name]
         # pandas would make floats of integers if one is missing, and arrays of lists.
         if str(column.type) == "int64" and column.null_count and frame[name].dtype.kind == "f":
-            frame[name] = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
+            # As an array: a series would be aligned with the index of the frame.
+            integers = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
+            frame[name] = integers.array
         elif types.is_nested(column.type):
             frame[name] = pandas.Series(column.to_pylist(), frame.index, dtype=object)
     return frame

@@ -374,6 +374,25 @@ def test_a_frame_may_be_asked_for_by_its_kind(tmp_path: Path) -> None:
         campaign.to_frame("pands")
 
 
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_frame_keeps_its_index(has_more: bool, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"text": ["a", "b", "c"], "n": [1, 2, 3], "kind": pandas.Categorical(["x", "y", "x"])},
+        index=pandas.Index(["r7", "r8", "r9"], name="row"),
+    )
+    campaign = Campaign.make(frame, CLASSES, at=tmp_path / "c.teeter")
+    if has_more:
+        campaign.add([("d", "one more")])
+
+    back = campaign.to_frame()
+
+    assert back["text"].tolist() == ["a", "b", "c", *["one more"] * has_more]
+    assert back["n"].tolist() == [1, 2, 3, *[pandas.NA] * has_more]
+    if not has_more:
+        pandas.testing.assert_frame_equal(back[list(frame.columns)], frame)
+
+
 def test_a_frame_without_a_library_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +426,20 @@ def test_a_sheet_keeps_odd_texts_and_runs_no_formula(tmp_path: Path) -> None:
     campaign.export(tmp_path / "out.xlsx")
 
     assert [row[0] for row in read_cells(tmp_path / "out.xlsx").rows] == texts
+
+
+def test_a_sheet_has_all_digits_of_a_number(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    pytest.importorskip("python_calamine")
+    numbers = [0.1 + 0.2, 1e300, -5, 999_999_999_999_999, 2**53 + 1]
+    items = [{"text": str(number), "n": number} for number in numbers]
+    campaign = Campaign.make(items, CLASSES, at=tmp_path / "c.teeter")
+
+    campaign.export(tmp_path / "out.xlsx")
+
+    cells = [row[0] for row in read_cells(tmp_path / "out.xlsx").rows]
+    assert [float(cell) for cell in cells[:4]] == numbers[:4]
+    assert cells[4] == "9007199254740993"
 
 
 def test_times_that_a_sheet_would_change_are_texts(tmp_path: Path) -> None:
