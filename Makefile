@@ -53,10 +53,10 @@ constraints: $(VENV)/.tools  ## Resolve the pins again; with UPGRADE=--upgrade-p
 		-e 's/\+cpu$$//; /^(nvidia|cuda)-/d' constraints.txt
 
 docs: $(VENV)/.docs  ## Build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/zensical build --strict --clean
 
 clean:  ## Remove the virtual environment, caches and build outputs
-	rm -rf $(VENV) build dist site teeter-demo teeter-try .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .cache teeter-demo teeter-try .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests research examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.ready: pyproject.toml constraints.txt
