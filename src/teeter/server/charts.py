@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
@@ -21,55 +21,25 @@ TOP = 12
 BOTTOM = 40
 """Size and margins in SVG units."""
 
+_QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+"""Shares that an axis marks."""
+
 _MAX_POINTS = 400
 """Points of a line; more cannot be told apart at this width."""
 
 
-@dataclass(frozen=True)
-class _Point:
-    x: float
-    y: float
+_Point: TypeAlias = tuple[float, float]
+"""The place of a value in the picture, x and y."""
+
+_Tick: TypeAlias = tuple[float, str]
+"""The position of a mark on an axis, and its text."""
 
 
-@dataclass(frozen=True)
-class _Tick:
-    position: float
-    text: str
-
-
-@dataclass(frozen=True)
-class _Chart:
-    """What the template draws."""
-
-    description: str
-    """For screen readers."""
-    line: list[_Point]
-    band: list[_Point]
-    """Outline of the shaded area."""
-    dots: list[_Point]
-    y_ticks: list[_Tick]
-    x_ticks: list[_Tick]
-    x_label: str = ""
-    start: str = ""
-    """Below the left end of the x axis."""
-    end: str = ""
-    """Below the right end."""
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Maps values to positions in the picture."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    # Charts are SVG made on the server: they need no script, and print and scale well.
-    def __call__(self, value: float) -> float:
-        # A single value has no extent: it is drawn at the start.
-        extent = (self.high - self.low) or 1
-        return self.start + (value - self.low) / extent * (self.end - self.start)
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Return a function from values to positions in the picture."""
+    # A single value has no extent: it is drawn at the start.
+    extent = (high - low) or 1
+    return lambda value: start + (value - low) / extent * (end - start)
 
 
 def accuracy_chart(points: Sequence[tuple[int, AccuracyEstimate]]) -> Markup | None:
@@ -86,12 +56,12 @@ def accuracy_chart(points: Sequence[tuple[int, AccuracyEstimate]]) -> Markup | N
         return None
 
     most_labels = max(labels for labels, _ in points)
-    to_x = _Scale(0, most_labels, LEFT, WIDTH - RIGHT)
-    to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
+    to_x = _scale(0, most_labels, LEFT, WIDTH - RIGHT)
+    to_y = _scale(0, 1, HEIGHT - BOTTOM, TOP)
 
-    line = [_Point(to_x(labels), to_y(accuracy.share)) for labels, accuracy in points]
-    upper = [_Point(to_x(labels), to_y(accuracy.high)) for labels, accuracy in points]
-    lower = [_Point(to_x(labels), to_y(accuracy.low)) for labels, accuracy in points]
+    line = [(to_x(labels), to_y(accuracy.share)) for labels, accuracy in points]
+    upper = [(to_x(labels), to_y(accuracy.high)) for labels, accuracy in points]
+    lower = [(to_x(labels), to_y(accuracy.low)) for labels, accuracy in points]
 
     n_labels, last = points[-1]
     description = (
@@ -99,15 +69,13 @@ def accuracy_chart(points: Sequence[tuple[int, AccuracyEstimate]]) -> Markup | N
         f"{last.high:.0%}. The chart shows {len(points)} models."
     )
     return _render(
-        _Chart(
-            description,
-            line=line,
-            band=[*upper, *reversed(lower)],  # there along the top, back along the bottom
-            dots=line,
-            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
-            x_ticks=[_Tick(to_x(count), f"{count:,.0f}") for count in _round_steps(most_labels)],
-            x_label="labels",
-        )
+        description,
+        line=line,
+        band=[*upper, *reversed(lower)],  # there along the top, back along the bottom
+        dots=line,
+        y_ticks=_ticks(to_y, _QUARTERS, ".0%"),
+        x_ticks=_ticks(to_x, _round_steps(most_labels), ",.0f"),
+        x_label="labels",
     )
 
 
@@ -124,27 +92,25 @@ def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
     if len(seconds) < 2 or seconds[-1] <= seconds[0]:
         return None
 
-    to_x = _Scale(seconds[0], seconds[-1], LEFT, WIDTH - RIGHT)
-    to_y = _Scale(0, len(seconds), HEIGHT - BOTTOM, TOP)
+    to_x = _scale(seconds[0], seconds[-1], LEFT, WIDTH - RIGHT)
+    to_y = _scale(0, len(seconds), HEIGHT - BOTTOM, TOP)
 
     # The last label is always drawn, so that the line ends at the total.
     step = max(1, len(seconds) // _MAX_POINTS)
     drawn = [*range(0, len(seconds), step), len(seconds) - 1]
-    line = [_Point(to_x(seconds[index]), to_y(index + 1)) for index in drawn]
+    line = [(to_x(seconds[index]), to_y(index + 1)) for index in drawn]
 
     start = _format_time(times[0])
     end = _format_time(times[-1])
     return _render(
-        _Chart(
-            f"{len(seconds)} labels between {start} and {end}.",
-            line=line,
-            band=[_Point(line[0].x, to_y(0)), *line, _Point(line[-1].x, to_y(0))],
-            dots=[],
-            y_ticks=[_Tick(to_y(count), f"{count:,.0f}") for count in _round_steps(len(seconds))],
-            x_ticks=[],
-            start=start,
-            end=end,
-        )
+        f"{len(seconds)} labels between {start} and {end}.",
+        line=line,
+        band=[(line[0][0], to_y(0)), *line, (line[-1][0], to_y(0))],
+        dots=[],
+        y_ticks=_ticks(to_y, _round_steps(len(seconds)), ",.0f"),
+        x_ticks=[],
+        start=start,
+        end=end,
     )
 
 
@@ -165,10 +131,10 @@ def coverage_chart(
         return None
 
     most_draws = max(point.draws for point in points)
-    to_x = _Scale(0, most_draws, LEFT, WIDTH - RIGHT)
-    to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
-    line = [_Point(to_x(point.draws), to_y(point.coverage)) for point in curve]
-    dots = [_Point(to_x(point.draws), to_y(point.coverage)) for point in planned]
+    to_x = _scale(0, most_draws, LEFT, WIDTH - RIGHT)
+    to_y = _scale(0, 1, HEIGHT - BOTTOM, TOP)
+    line = [(to_x(point.draws), to_y(point.coverage)) for point in curve]
+    dots = [(to_x(point.draws), to_y(point.coverage)) for point in planned]
 
     now = curve[-1] if curve else None
     description = "The model may not label any items yet."
@@ -176,17 +142,15 @@ def coverage_chart(
         description = f"After {now.draws} random labels the model may label {now.coverage:.0%}."
     band = []
     if line:
-        band = [_Point(line[0].x, to_y(0)), *line, _Point(line[-1].x, to_y(0))]
+        band = [(line[0][0], to_y(0)), *line, (line[-1][0], to_y(0))]
     return _render(
-        _Chart(
-            f"{description} The plan has {len(planned)} points.",
-            line=line,
-            band=band,
-            dots=dots,
-            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
-            x_ticks=[_Tick(to_x(count), f"{count:,.0f}") for count in _round_steps(most_draws)],
-            x_label="random labels",
-        )
+        f"{description} The plan has {len(planned)} points.",
+        line=line,
+        band=band,
+        dots=dots,
+        y_ticks=_ticks(to_y, _QUARTERS, ".0%"),
+        x_ticks=_ticks(to_x, _round_steps(most_draws), ",.0f"),
+        x_label="random labels",
     )
 
 
@@ -205,23 +169,25 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
     shares = [lowest + (1 - lowest) * k / 4 for k in range(5)]
 
     # The last tick is centred below the end of the axis and needs room on its right.
-    to_x = _Scale(lowest, 1, LEFT, WIDTH - 2 * RIGHT)
-    to_y = _Scale(lowest, 1, HEIGHT - BOTTOM, TOP)
-    upper = [_Point(to_x(bin.confidence), to_y(bin.high)) for bin in bins]
-    lower = [_Point(to_x(bin.confidence), to_y(bin.low)) for bin in bins]
+    to_x = _scale(lowest, 1, LEFT, WIDTH - 2 * RIGHT)
+    to_y = _scale(lowest, 1, HEIGHT - BOTTOM, TOP)
+    upper = [(to_x(bin.confidence), to_y(bin.high)) for bin in bins]
+    lower = [(to_x(bin.confidence), to_y(bin.low)) for bin in bins]
     described = "; ".join(f"{bin.confidence:.0%} sure, {bin.right:.0%} right" for bin in bins)
     return _render(
-        _Chart(
-            f"Confidence and share of right labels: {described}.",
-            # What a perfectly calibrated model would show.
-            line=[_Point(to_x(lowest), to_y(lowest)), _Point(to_x(1), to_y(1))],
-            band=[*upper, *reversed(lower)],
-            dots=[_Point(to_x(bin.confidence), to_y(bin.right)) for bin in bins],
-            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in shares],
-            x_ticks=[_Tick(to_x(share), f"{share:.0%}") for share in shares],
-            x_label="confidence",
-        )
+        f"Confidence and share of right labels: {described}.",
+        # What a perfectly calibrated model would show.
+        line=[(to_x(lowest), to_y(lowest)), (to_x(1), to_y(1))],
+        band=[*upper, *reversed(lower)],
+        dots=[(to_x(bin.confidence), to_y(bin.right)) for bin in bins],
+        y_ticks=_ticks(to_y, shares, ".0%"),
+        x_ticks=_ticks(to_x, shares, ".0%"),
+        x_label="confidence",
     )
+
+
+def _ticks(scale: Callable[[float], float], values: Sequence[float], spec: str) -> list[_Tick]:
+    return [(scale(value), format(value, spec)) for value in values]
 
 
 def _round_steps(high: float) -> list[float]:
@@ -245,11 +211,43 @@ def _template() -> Template:
     return environment.get_template("chart.svg")
 
 
-def _render(chart: _Chart) -> Markup:
+def _render(
+    description: str,
+    *,
+    line: list[_Point],
+    band: list[_Point],
+    dots: list[_Point],
+    y_ticks: list[_Tick],
+    x_ticks: list[_Tick],
+    x_label: str = "",
+    start: str = "",
+    end: str = "",
+) -> Markup:
+    """Draw a chart as SVG, which needs no script, and prints and scales well.
+
+    Args:
+        description: for screen readers.
+        line: points that are joined.
+        band: outline of the shaded area.
+        dots: points that are drawn.
+        y_ticks: marks on the y axis.
+        x_ticks: marks on the x axis.
+        x_label: what the x axis shows.
+        start: below the left end of the x axis.
+        end: below the right end.
+    """
     # The template escapes every value, so the result is safe to include in a page.
     return Markup(
         _template().render(
-            chart=chart,
+            description=description,
+            points=line,
+            band=band,
+            dots=dots,
+            y_ticks=y_ticks,
+            x_ticks=x_ticks,
+            x_label=x_label,
+            start=start,
+            end=end,
             width=WIDTH,
             height=HEIGHT,
             left=LEFT,
