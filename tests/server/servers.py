@@ -32,7 +32,7 @@ from teeter.server.worker.background import (
     BackgroundTaskError,
     BackgroundWorker,
     Request,
-    Task,
+    WorkerTask,
 )
 from teeter.server.worker.tasks import TaskHandlers
 from teeter.server.workspace import Workspace
@@ -134,7 +134,7 @@ class InlineWorker(BackgroundWorker):
         self.process = InlineProcess()
         self._process = self.process  # type: ignore[assignment]
 
-    def submit(self, task: Task[Any], campaign: str, **arguments: Any) -> Future[Any]:
+    def submit(self, task: WorkerTask[Any], campaign: str, **arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         self._handle(Request(task, campaign, arguments), future)

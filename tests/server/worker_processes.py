@@ -9,18 +9,18 @@ from typing import Any
 from teeter.base.worker_process import Handler, Report
 from teeter.campaigns.records import Activity, QuestionsReady, StatusReport
 from teeter.errors import InputError
-from teeter.server.worker.background import Request, Task
+from teeter.server.worker.background import Request, WorkerTask
 
-DIE = Task[None]("die")
+DIE = WorkerTask[None]("die")
 """Kill the worker process."""
 
-REFUSE = Task[None]("refuse")
+REFUSE = WorkerTask[None]("refuse")
 """Raise an error that is the user's."""
 
-FAIL = Task[None]("fail")
+FAIL = WorkerTask[None]("fail")
 """Raise an error that is ours."""
 
-PROCESS_ID = Task[int]("process_id")
+PROCESS_ID = WorkerTask[int]("process_id")
 """Return the id of the worker process."""
 
 

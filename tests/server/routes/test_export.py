@@ -32,7 +32,7 @@ from teeter.server.worker.background import (
     EXPORT,
     FIND_SUSPECTS,
     BackgroundWorker,
-    Task,
+    WorkerTask,
 )
 
 
@@ -119,7 +119,7 @@ class BusyWorker(InlineWorker):
         super().__init__()
         self.postponed: list[Callable[[], None]] = []
 
-    def submit(self, task: Task[Any], campaign: str, **arguments: Any) -> Future[Any]:
+    def submit(self, task: WorkerTask[Any], campaign: str, **arguments: Any) -> Future[Any]:
         if task != EXPORT:
             return super().submit(task, campaign, **arguments)
 

@@ -26,7 +26,7 @@ from teeter.server.worker.background import (
     TRAIN,
     WARM_UP,
     Request,
-    Task,
+    WorkerTask,
 )
 from teeter.server.worker.tasks import NICENESS, TaskHandlers, create_campaign, make_task_handler
 
@@ -53,7 +53,7 @@ def test_a_worker_has_a_lower_priority_than_the_server(monkeypatch: pytest.Monke
 def test_a_task_that_is_not_on_the_list_is_refused(handlers: TaskHandlers) -> None:
     for name in ("unknown", "close"):
         with pytest.raises(TypeError, match=name):
-            handlers.run(Request(Task[None](name), "", {}), ignore)
+            handlers.run(Request(WorkerTask[None](name), "", {}), ignore)
 
 
 def test_nobody_is_told_that_all_is_done_while_items_wait_to_be_encoded(

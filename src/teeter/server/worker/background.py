@@ -59,7 +59,7 @@ class MapFile:
 
 
 @dataclass(frozen=True)
-class Task(Generic[ResultT_co]):
+class WorkerTask(Generic[ResultT_co]):
     """Something that the worker does for a campaign."""
 
     name: str
@@ -76,24 +76,24 @@ class Request(Generic[ResultT_co]):
     Two equal requests mean the same work: the queue holds each once.
     """
 
-    task: Task[ResultT_co]
+    task: WorkerTask[ResultT_co]
     campaign: str
     """File or database URL of the campaign."""
     arguments: dict[str, Any]
 
 
-WARM_UP = Task[None]("warm_up")
-ENSURE_QUESTIONS = Task[QuestionsReady]("ensure_questions", is_urgent=True)
-PICK_AHEAD = Task[None]("pick_ahead", Activity.PICKING)
-TRAIN = Task[ModelRound | None]("train", is_urgent=True)
-ENCODE = Task[EncodingResult]("encode")
-FIND_SUSPECTS = Task[list[SuspectLabel]]("find_suspects", Activity.FINDING_SUSPECTS)
-EXPORT = Task[str]("export", Activity.EXPORTING)
-PREDICT = Task[tuple[int, list[Prediction]]]("predict", Activity.PREDICTING)
-DRAW_MAP = Task[MapFile]("draw_map", Activity.DRAWING_MAP)
-ADD_ITEMS = Task[ImportResult]("add_items", is_urgent=True)
-CHANGE_ITEM = Task[bool]("change_item", is_urgent=True)
-CREATE_CAMPAIGN = Task[ImportResult]("create_campaign", Activity.CREATING)
+WARM_UP = WorkerTask[None]("warm_up")
+ENSURE_QUESTIONS = WorkerTask[QuestionsReady]("ensure_questions", is_urgent=True)
+PICK_AHEAD = WorkerTask[None]("pick_ahead", Activity.PICKING)
+TRAIN = WorkerTask[ModelRound | None]("train", is_urgent=True)
+ENCODE = WorkerTask[EncodingResult]("encode")
+FIND_SUSPECTS = WorkerTask[list[SuspectLabel]]("find_suspects", Activity.FINDING_SUSPECTS)
+EXPORT = WorkerTask[str]("export", Activity.EXPORTING)
+PREDICT = WorkerTask[tuple[int, list[Prediction]]]("predict", Activity.PREDICTING)
+DRAW_MAP = WorkerTask[MapFile]("draw_map", Activity.DRAWING_MAP)
+ADD_ITEMS = WorkerTask[ImportResult]("add_items", is_urgent=True)
+CHANGE_ITEM = WorkerTask[bool]("change_item", is_urgent=True)
+CREATE_CAMPAIGN = WorkerTask[ImportResult]("create_campaign", Activity.CREATING)
 
 MAX_ATTEMPTS = 3
 """How often a request is tried if the worker process dies at it."""
@@ -195,7 +195,11 @@ class WorkerStatus:
         if self.activity is Activity.TRAINING:
             return f"Model {self.version} is being trained on {self.labels} labels."
         if self.activity is Activity.ENCODING:
-            return self._describe_encoding()
+            sentence = f"{self.encoded:,} of {self.to_encode:,} items are encoded"
+            seconds = self.seconds_left()
+            if seconds is not None:
+                sentence += f"; about {_format_duration(seconds)} left"
+            return f"{sentence}."
         if self.activity is not None:
             return _SENTENCES[self.activity]
 
@@ -203,13 +207,6 @@ class WorkerStatus:
             age = _format_duration(time.time() - self.trained_at)
             return f"Model {self.version} was trained {age} ago."
         return ""
-
-    def _describe_encoding(self) -> str:
-        sentence = f"{self.encoded:,} of {self.to_encode:,} items are encoded"
-        seconds = self.seconds_left()
-        if seconds is not None:
-            sentence += f"; about {_format_duration(seconds)} left"
-        return f"{sentence}."
 
 
 def _format_duration(seconds: float) -> str:
@@ -282,7 +279,7 @@ class BackgroundWorker:
         """Start the process now, so that it is ready when it is needed."""
         self.submit(WARM_UP, "")
 
-    def submit(self, task: Task[ResultT], campaign: str, **arguments: Any) -> Future[ResultT]:
+    def submit(self, task: WorkerTask[ResultT], campaign: str, **arguments: Any) -> Future[ResultT]:
         """Put a request into the queue, and return the future of its result.
 
         Urgent requests go before others. A request that waits already is not added again: its
@@ -314,7 +311,7 @@ class BackgroundWorker:
         for _, future in self._queue:
             future.cancel()
 
-    def _position_of(self, task: Task[Any]) -> int:
+    def _position_of(self, task: WorkerTask[Any]) -> int:
         if task.is_urgent:
             for position, (request, _) in enumerate(self._queue):
                 if not request.task.is_urgent:

@@ -38,7 +38,7 @@ from teeter.campaigns.settings import Settings
 from teeter.classifier import Prediction
 from teeter.errors import InputError
 from teeter.server.worker import background, projection
-from teeter.server.worker.background import MapFile, MapKind, Request, Task
+from teeter.server.worker.background import MapFile, MapKind, Request, WorkerTask
 
 ReportStatus = Callable[[StatusReport], None]
 
@@ -212,7 +212,7 @@ class TaskHandlers:
         return create_campaign(Path(location), **arguments)
 
 
-_HANDLERS: dict[Task[Any], Callable[..., Any]] = {
+_HANDLERS: dict[WorkerTask[Any], Callable[..., Any]] = {
     background.WARM_UP: TaskHandlers.warm_up,
     background.ENSURE_QUESTIONS: TaskHandlers.ensure_questions,
     background.PICK_AHEAD: TaskHandlers.pick_ahead,
