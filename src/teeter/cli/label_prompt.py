@@ -83,14 +83,6 @@ class Keyboard:
         return not self.class_by_key
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What was chosen at a prompt: a class or an action."""
-
-    label: str | None = None
-    action: Action | None = None
-
-
 def make_keyboard(classes: Sequence[str], chosen: Sequence[str] = ()) -> Keyboard:
     """Return what keys mean with these classes.
 
@@ -190,9 +182,9 @@ def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
         note = f"{len(questions)} left; {_explain_pick(opened, question)}"
         choice = _prompt(_content(opened, question.item), note, keyboard, _LABEL_ACTIONS)
 
-        if choice.action is Action.STOP:
+        if choice is Action.STOP:
             return False
-        if choice.action is Action.UNDO:
+        if choice is Action.UNDO:
             undone = opened.undo(annotator)
             typer.echo(_describe_undo(undone))
             remaining = len(questions)
@@ -235,9 +227,9 @@ def review_suspects(
         echoes = {Action.KEEP: f"{suspect.label} kept"}
         choice = _prompt(_content(opened, suspect.item), note, keyboard, _SUSPECT_ACTIONS, echoes)
 
-        if choice.action is Action.STOP:
+        if choice is Action.STOP:
             return
-        if choice.action is Action.UNDO:
+        if choice is Action.UNDO:
             # Answers from before this review are not undone here.
             if not answered:
                 typer.echo(_describe_undo(None))
@@ -247,10 +239,11 @@ def review_suspects(
             position = answered.pop()
             continue
 
-        if choice.action is Action.KEEP or choice.label == suspect.label:
+        is_same_label = not isinstance(choice, Action) and choice == suspect.label
+        if choice is Action.KEEP or is_same_label:
             opened.confirm_label(suspect.item, annotator)
             answered.append(position)
-        elif choice.action is not Action.SKIP:
+        elif choice is not Action.SKIP:
             _record_answer(opened, suspect.item, choice, annotator)
             answered.append(position)
         position += 1
@@ -286,18 +279,19 @@ def resolve_disagreements(
         note = f"{len(disagreements) - position} left; {', '.join(answers)}"
         choice = _prompt(_content(opened, disagreement.item), note, keyboard, _DECISION_ACTIONS)
 
-        if choice.action is Action.STOP:
+        if choice is Action.STOP:
             break
-        if choice.action is Action.UNDO:
+        if choice is Action.UNDO:
             # Decisions from before this session are not undone here.
             if decided:
                 opened.review.undo_decision(reviewer)
                 position = decided.pop()
             continue
 
-        if choice.action is not Action.SKIP:
+        if choice is not Action.SKIP:
             # A flagged item has no class: it does not belong in the campaign.
-            opened.review.decide(disagreement.item, choice.label, reviewer)
+            label = None if isinstance(choice, Action) else choice
+            opened.review.decide(disagreement.item, label, reviewer)
             decided.append(position)
         position += 1
 
@@ -327,15 +321,15 @@ def _describe_undo(undone: UndoResult | None) -> str:
     return f"undone: {printable_line(undone.answer.item)}, {answer}"
 
 
-def _record_answer(opened: Campaign, item: str, choice: _Choice, annotator: str) -> None:
-    """Store a choice."""
-    if choice.label is not None:
-        opened.tell(item, choice.label, annotator)
-    elif choice.action is Action.SKIP:
+def _record_answer(opened: Campaign, item: str, choice: str, annotator: str) -> None:
+    """Store a choice: a class or an action."""
+    if not isinstance(choice, Action):
+        opened.tell(item, choice, annotator)
+    elif choice is Action.SKIP:
         opened.skip(item, annotator)
-    elif choice.action is Action.UNSURE:
+    elif choice is Action.UNSURE:
         opened.mark_unsure(item, annotator)
-    elif choice.action is Action.FLAG:
+    elif choice is Action.FLAG:
         opened.flag(item, annotator)
 
 
@@ -360,7 +354,7 @@ def _prompt(
     keyboard: Keyboard,
     actions: Mapping[Action, str],
     echoes: Mapping[Action, str] | None = None,
-) -> _Choice:
+) -> str:
     """Show an item and wait for a choice that means something here.
 
     Args:
@@ -372,7 +366,7 @@ def _prompt(
         echoes: what is printed after an action, if it is something special.
 
     Returns:
-        The choice; ``Action.STOP`` also at the end of the input.
+        A class, or an ``Action``: ``Action.STOP`` also at the end of the input.
     """
     typer.echo(f"\n{content}")
     typer.echo(f"({note}) ", nl=False, err=True)
@@ -385,7 +379,7 @@ def _prompt(
         if key in _END_KEYS:
             _erase(typed)
             typer.echo("stopped")
-            return _Choice(action=Action.STOP)
+            return Action.STOP
 
         key = _KEY_NAMES.get(key, key)
         # Once a name has been begun, the keys of actions are letters of it.
@@ -393,7 +387,7 @@ def _prompt(
             typed, label = _type_name(key, typed, keyboard.classes, note)
             if label is not None:
                 typer.echo(label)
-                return _Choice(label=label)
+                return label
             continue
 
         # Caps Lock must not matter. With names, Shift tells actions from the letters of a name.
@@ -401,7 +395,7 @@ def _prompt(
             key = key.lower() if len(key) == 1 else key
         if key in keyboard.class_by_key:
             typer.echo(keyboard.class_by_key[key])
-            return _Choice(label=keyboard.class_by_key[key])
+            return keyboard.class_by_key[key]
 
         action = action_by_key.get(key)
         if action is Action.HELP:
@@ -411,11 +405,11 @@ def _prompt(
             typer.echo(f"({note}) ", nl=False, err=True)
         elif action is Action.STOP:
             typer.echo("stopped")
-            return _Choice(action=action)
+            return action
         elif action is not None and action in actions:
             word = actions[action]
             typer.echo((echoes or {}).get(action, _ECHOES.get(word, word)))
-            return _Choice(action=action)
+            return action
 
 
 def _type_name(key: str, typed: str, classes: Sequence[str], note: str) -> tuple[str, str | None]:

@@ -8,7 +8,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,15 +27,6 @@ _PREFIX_LENGTH = 16
 _TOKEN_BYTES = 32
 
 
-@dataclass(frozen=True)
-class _FileVersion:
-    """Changes whenever a file is replaced or written."""
-
-    modified_ns: int
-    size: int
-    inode: int
-
-
 class Tokens:
     """Annotators by the hashes of their tokens.
 
@@ -52,7 +42,7 @@ class Tokens:
         self._given = dict(annotator_by_hash or {})
         self._path = path
         # None, so that the first look reads the file.
-        self._file_version: _FileVersion | None = None
+        self._file_version: tuple[int, int, int] | None = None
         self._from_file: dict[str, str] = {}
 
     @classmethod
@@ -197,12 +187,13 @@ def _require_name(name: str) -> str:
     return annotator
 
 
-def _file_version(path: Path) -> _FileVersion | None:
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file is replaced or written; None if it cannot be read."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return _FileVersion(status.st_mtime_ns, status.st_size, status.st_ino)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read_hashes(path: Path) -> dict[str, str]:
