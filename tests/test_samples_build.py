@@ -38,7 +38,7 @@ def test_a_new_sample_has_all_that_the_pages_show(
     assert path == sample_file(sample, folder)
     assert steps[-1] == (ROUNDS, ROUNDS)
 
-    true_labels = {item.content: item.label for item in read_items(sample, tmp_path / "images")}
+    true_labels = dict(read_items(sample, tmp_path / "images"))
     campaign = Campaign.open(path)
     try:
         status = campaign.status()

@@ -88,7 +88,7 @@ class Film:
 
 def true_labels(sample: Sample, folder: Path) -> dict[str, str]:
     """Return the published class of each item."""
-    return {" ".join(item.content.split()): item.label for item in read_items(sample, folder)}
+    return {" ".join(content.split()): label for content, label in read_items(sample, folder)}
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def test_a_team() -> None:
 
 def answer_all_tasks(studio: FakeLabelStudio) -> Callable[[list[str]], None]:
     """Return a function that annotates every waiting task after the first sync."""
-    teams = {item.content: item.label for item in read_items(find_sample("texts"))}
+    teams = dict(read_items(find_sample("texts")))
 
     def answer(words: list[str]) -> None:
         if "--url" not in words:

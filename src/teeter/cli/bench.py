@@ -456,10 +456,9 @@ def _describe_dataset(name: str) -> dict[str, Any]:
         if name in MANUAL_DOWNLOADS:
             home = download_folder(name)
             advice = MANUAL_DOWNLOADS[name].format(home=home)
-    elif located.files:
-        source = str(located.first)
     else:
-        source = str(spec.package)
+        _, files = located
+        source = str(files[0][0]) if files else str(spec.package)
 
     return {
         "name": name,

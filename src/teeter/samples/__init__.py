@@ -26,7 +26,6 @@ __all__ = [
     "ROUNDS",
     "SAMPLES",
     "Sample",
-    "SampleItem",
     "find_sample",
     "make_sample",
     "read_items",
@@ -56,16 +55,6 @@ class Sample:
     """text or image."""
     classes: tuple[str, ...]
     instructions: str
-
-
-@dataclass(frozen=True)
-class SampleItem:
-    """An item of a sample."""
-
-    content: str
-    """The text, or the file name of the image."""
-    label: str
-    """The class that the publishers of the dataset give it."""
 
 
 _TOUR = (
@@ -118,8 +107,8 @@ def find_sample(name: str) -> Sample:
     return samples[name]
 
 
-def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleItem]:
-    """Return the items of a sample.
+def read_items(sample: Sample, image_folder: Path | None = None) -> list[tuple[str, str]]:
+    """Return the items of a sample: each text or file name of an image, and its published class.
 
     Args:
         sample: the sample.
@@ -127,11 +116,12 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleI
 
     Example:
         >>> items = read_items(find_sample("texts"))
-        >>> len(items), items[0].label
+        >>> _, label = items[0]
+        >>> len(items), label
         (480, 'top-ups')
     """
     if sample.kind == "text":
-        return [SampleItem(text, team) for text, team in _read_rows("messages.csv")]
+        return [(text, team) for text, team in _read_rows("messages.csv")]
 
     if image_folder is None:
         raise InputError(f"The sample {sample.name!r} has images: choose a folder for them.")
@@ -145,7 +135,7 @@ def _read_rows(name: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(table, newline="")))[1:]
 
 
-def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
+def _cut_images(labels: Sequence[str], folder: Path) -> list[tuple[str, str]]:
     """Cut the sheet of images into files."""
     try:
         from PIL import Image
@@ -163,10 +153,10 @@ def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
             image = sheet.crop((left, top, left + _IMAGE_SIDE, top + _IMAGE_SIDE))
 
             # The names must not give the classes away.
-            item = SampleItem(f"{number:03}.png", label)
+            name = f"{number:03}.png"
             shown = image.resize((_SHOWN_SIDE, _SHOWN_SIDE), Image.Resampling.LANCZOS)
-            shown.save(folder / item.content, compress_level=1)
-            items.append(item)
+            shown.save(folder / name, compress_level=1)
+            items.append((name, label))
 
     return items
 
@@ -227,7 +217,7 @@ def make_sample(
 
     path = sample_file(sample, folder)
     image_folder = folder / f"sample-{sample.title}"
-    items = read_items(sample, image_folder)
+    labels = dict(read_items(sample, image_folder))
 
     settings = Settings(
         kind=sample.kind,
@@ -237,12 +227,11 @@ def make_sample(
         audit=AUDIT_SET,
         instructions=sample.instructions,
     )
-    labels = {item.content: item.label for item in items}
     past = _PastClock(clock())
 
     with atomic_file(path) as temporary:
         campaign = Campaign.make(
-            [{sample.kind: item.content} for item in items],
+            [{sample.kind: content} for content in labels],
             sample.classes,
             at=temporary,
             name=sample.title,

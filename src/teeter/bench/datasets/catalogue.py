@@ -48,7 +48,7 @@ from teeter.bench.datasets.images import (
     image_table_layouts,
     resize,
 )
-from teeter.bench.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
+from teeter.bench.datasets.locate import Layout, MatchedFiles, locate_files
 from teeter.bench.datasets.splits import (
     LabelledRows,
     RawDataset,
@@ -144,13 +144,15 @@ def names() -> list[str]:
     return list(dict.fromkeys([*_SPECS, *plugins.names()]))
 
 
-def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
-    """Return the files of a dataset, or None if some of them are missing.
+def locate_dataset(
+    spec: DatasetSpec, folder: str | Path | None = None
+) -> tuple[Layout, MatchedFiles] | None:
+    """Return the layout and the files of a dataset, or None if some of them are missing.
 
     A dataset that comes with a package has a layout without files.
     """
     if spec.needs_no_files:
-        return LocatedFiles(spec.layouts[0], ())
+        return spec.layouts[0], ()
 
     folder_names = (spec.name, *spec.folder_names)
     return locate_files(folder_names, spec.layouts, folder)

@@ -19,7 +19,7 @@ from teeter.base.files import require_file
 from teeter.base.seeds import validate_seed
 from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
 from teeter.bench.datasets.images import ImageFiles, ParquetImages
-from teeter.bench.datasets.locate import LocatedFiles, candidate_folders, search_folders
+from teeter.bench.datasets.locate import Layout, MatchedFiles, candidate_folders, search_folders
 from teeter.bench.datasets.splits import (
     DatasetSplit,
     LabelledRows,
@@ -277,7 +277,8 @@ def load_dataset(
 
     # A function, because embeddings with labels do not need the dataset's files.
     def read_dataset() -> DatasetSplit:
-        return _read_dataset(spec, _require_files(spec, folder))
+        layout, files = _require_files(spec, folder)
+        return _read_dataset(spec, layout, files)
 
     if embeddings is False:
         dataset = read_dataset()
@@ -289,7 +290,7 @@ def load_dataset(
     return replace(dataset, name=name, train=train, validation=validation_rows)
 
 
-def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles:
+def _require_files(spec: DatasetSpec, folder: str | Path | None) -> tuple[Layout, MatchedFiles]:
     located = locate_dataset(spec, folder)
     if located is not None:
         return located
@@ -309,13 +310,13 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
     )
 
 
-def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> DatasetSplit:
+def _read_dataset(spec: DatasetSpec, layout: Layout, files: MatchedFiles) -> DatasetSplit:
     # A dataset that comes with a package has no folder to name in messages.
     source = spec.name
-    if located.files:
-        source = str(located.first.parent)
+    if files:
+        source = str(files[0][0].parent)
 
-    contents = located.layout.read(located.files)
+    contents = layout.read(files)
 
     # Tensors first: split functions sort and scale them.
     train_tensors = _to_tensors(spec, contents.train, source)

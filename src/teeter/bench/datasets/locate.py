@@ -14,7 +14,6 @@ from teeter.errors import FileError
 
 __all__ = [
     "Layout",
-    "LocatedFiles",
     "MatchedFiles",
     "Reader",
     "cache_folder",
@@ -42,20 +41,6 @@ class Layout:
     named after the dataset: MNIST and Fashion-MNIST use the same names."""
     may_be_gzipped: bool = False
     """Whether each file may have ``.gz`` after its name."""
-
-
-@dataclass(frozen=True)
-class LocatedFiles:
-    """The files of a dataset that were found, and their layout."""
-
-    layout: Layout
-    files: tuple[tuple[Path, ...], ...]
-    """The files that match each pattern of the layout."""
-
-    @property
-    def first(self) -> Path:
-        """The first file."""
-        return self.files[0][0]
 
 
 def cache_folder() -> Path:
@@ -134,8 +119,8 @@ def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
 
 def locate_files(
     names: Sequence[str], layouts: Sequence[Layout], folder: str | Path | None = None
-) -> LocatedFiles | None:
-    """Return the first layout whose files all exist, or None if no layout is complete.
+) -> tuple[Layout, MatchedFiles] | None:
+    """Return the first layout whose files all exist, and the files; None if none is complete.
 
     Args:
         names: the dataset's name, then other names of its folder.
@@ -154,12 +139,12 @@ def locate_files(
 
                 files = _match_files(layout, candidate)
                 if files is not None:
-                    return LocatedFiles(layout, files)
+                    return layout, files
 
     return None
 
 
-def _match_files(layout: Layout, folder: Path) -> tuple[tuple[Path, ...], ...] | None:
+def _match_files(layout: Layout, folder: Path) -> MatchedFiles | None:
     """Return the files that match each pattern, or None if a pattern matches none."""
     files = []
     for pattern in layout.patterns:

@@ -301,7 +301,14 @@ def shuffled_split(
         if first is not None:
             rows, _ = split_at(rows, first)
         if sort:
-            rows = _sort_rows(rows)
+            # By class, then by the features from left to right.
+            features: Tensor = rows.inputs
+            columns = list(features.numpy().T)
+            columns.reverse()
+
+            # The last key of lexsort is the primary one.
+            keys = (*columns, rows.labels)
+            rows = take(rows, np.lexsort(keys))
 
         rows = shuffle(rows, name)
         if limit is not None:
@@ -391,17 +398,6 @@ def make_long_tailed(
 
     drawn_rows = np.sort(np.concatenate(drawn))
     return take(part, drawn_rows)
-
-
-def _sort_rows(part: LabelledRows) -> LabelledRows:
-    """Sort the rows by class, then by their features from left to right."""
-    features: Tensor = part.inputs
-    columns = list(features.numpy().T)
-    columns.reverse()
-
-    # The last key of lexsort is the primary one.
-    keys = (*columns, part.labels)
-    return take(part, np.lexsort(keys))
 
 
 def _split_four_to_one(part: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
