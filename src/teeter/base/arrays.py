@@ -90,19 +90,15 @@ def memory_budget(device: torch.device) -> int:
     if limit is not None:
         return limit
     if device.type == "cuda":
-        return min(_LARGEST_GPU_BUDGET, _free_gpu_memory(device) // 4)
+        # At most 0.1 s old.
+        never_asked = (-math.inf, 0)
+        asked_at, free = _gpu_memory_cache.get(device, never_asked)
+        now = time.monotonic()
+        if now - asked_at > _GPU_MEMORY_CACHE_SECONDS:
+            free, _ = torch.cuda.mem_get_info(device)
+            _gpu_memory_cache[device] = (now, free)
+        return min(_LARGEST_GPU_BUDGET, free // 4)
     return _DEFAULT_CPU_BUDGET
-
-
-def _free_gpu_memory(device: torch.device) -> int:
-    """Return the free bytes of a GPU, at most 0.1 s old."""
-    never_asked = (-math.inf, 0)
-    asked_at, free = _gpu_memory_cache.get(device, never_asked)
-    now = time.monotonic()
-    if now - asked_at > _GPU_MEMORY_CACHE_SECONDS:
-        free, _ = torch.cuda.mem_get_info(device)
-        _gpu_memory_cache[device] = (now, free)
-    return free
 
 
 def available_memory(device: torch.device) -> int:

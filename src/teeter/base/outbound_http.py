@@ -188,7 +188,16 @@ def send_request(
 
         with _connected(parts, port, address, deadline) as connection:
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            all_headers = {**_default_headers(parts), **(headers or {})}
+            host = str(parts.hostname)
+            if ":" in host:
+                host = f"[{host}]"
+            default_headers = {
+                "host": host if parts.port is None else f"{host}:{parts.port}",
+                "user-agent": f"teeter/{__version__}",
+                "accept-encoding": "identity",
+                "connection": "close",
+            }
+            all_headers = {**default_headers, **(headers or {})}
             connection.request(method, path, body=body, headers=all_headers)
             response = _read_response(connection, max_bytes)
 
@@ -324,18 +333,6 @@ def _connected(
         connection.close()
         if raw is not None:
             raw.close()
-
-
-def _default_headers(parts: SplitResult) -> dict[str, str]:
-    host = str(parts.hostname)
-    if ":" in host:
-        host = f"[{host}]"
-    return {
-        "host": host if parts.port is None else f"{host}:{parts.port}",
-        "user-agent": f"teeter/{__version__}",
-        "accept-encoding": "identity",
-        "connection": "close",
-    }
 
 
 def _read_response(connection: http.client.HTTPConnection, max_bytes: int) -> HttpResponse:

@@ -89,16 +89,6 @@ def label_file(
 
     table = _read_rows(source)
     # After the rows are read, so that a source that does not exist is reported as missing.
-    _require_kind(classifier, source)
-    contents = table.contents(text)
-    predictions = classifier.label(contents, progress)
-    with write_errors(target):
-        table.write(target, predictions, classifier.info.model, spreadsheet=spreadsheet)
-    return predictions
-
-
-def _require_kind(classifier: Classifier, source: Path) -> None:
-    """Refuse images for a classifier of texts, and the other way round."""
     if classifier.encoder is None:
         raise InputError(
             "This classifier was trained on features: compute the features of the new items, and "
@@ -111,6 +101,11 @@ def _require_kind(classifier: Classifier, source: Path) -> None:
         raise InputError(f"This classifier reads images: give a folder of images, not {source}.")
     if is_folder and not reads_images:
         raise InputError(f"This classifier reads texts: give a file of texts, not {source}.")
+    contents = table.contents(text)
+    predictions = classifier.label(contents, progress)
+    with write_errors(target):
+        table.write(target, predictions, classifier.info.model, spreadsheet=spreadsheet)
+    return predictions
 
 
 class _Rows(ABC):

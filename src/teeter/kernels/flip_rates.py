@@ -140,7 +140,12 @@ class FlipRates:
         self.noise_dtype = _noise_dtype(features)
         self.is_fused = self.noise_dtype == torch.bfloat16 and _is_fused(len(features), weight)
         self._row_slices = list(self._cut_rows())
-        self._keeps_tiles = self._tile_bytes() <= memory_budget(features.device) // 2
+        # What all tiles take: inverse gaps and, on a GPU, the features in bfloat16.
+        bytes_per_row = len(self.weight) * self.features.element_size()
+        if self.features.is_cuda:
+            bytes_per_row += self.features.shape[1] * 2
+        tile_bytes = len(self.features) * bytes_per_row
+        self._keeps_tiles = tile_bytes <= memory_budget(features.device) // 2
         self._kept_tiles: list[_Tile | None] = [None] * len(self._row_slices)
         self._fused_rates: FusedSubspaceRates | None = None
 
@@ -153,7 +158,11 @@ class FlipRates:
         if self.noise_dtype == torch.bfloat16 and _is_fused_in_subspace(
             len(self.features), self.weight, rank
         ):
-            return self._compute_fused(chunk)
+            if self._fused_rates is None:
+                from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
+
+                self._fused_rates = FusedSubspaceRates(self.features, self.weight, self.bias)
+            return self._fused_rates.compute(chunk)
         return self._compute_in_subspaces(chunk)
 
     def _compute_isotropic(self, weight_noise: Tensor, bias_noise: Tensor | None) -> Tensor:
@@ -174,7 +183,17 @@ class FlipRates:
             tile = self._tile(number)
             tile_rates = rates[:, :, tile.rows]
             if self.is_fused:
-                _fill_fused(tile_rates, tile, noise, bias_noise)
+                from teeter.kernels.fused.flip_rates import fill_flip_rates
+
+                fill_flip_rates(
+                    tile_rates,
+                    tile.features.T,
+                    tile.predicted,
+                    tile.inverse_gaps.T,
+                    noise,
+                    bias_noise,
+                    tied=tile.tied,
+                )
             else:
                 _fill_plain(tile_rates, tile, noise, bias_noise)
 
@@ -221,14 +240,6 @@ class FlipRates:
         else:
             run_in_threads(fill_tile, numbers)
 
-    def _compute_fused(self, directions: SubspaceDirections) -> Tensor:
-        """Do what ``_compute_in_subspaces`` does with the Triton kernels."""
-        if self._fused_rates is None:
-            from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
-
-            self._fused_rates = FusedSubspaceRates(self.features, self.weight, self.bias)
-        return self._fused_rates.compute(directions)
-
     def _tile(self, number: int) -> _Tile:
         """Return the tile of the slice of this number, from memory if tiles are kept.
 
@@ -242,13 +253,6 @@ class FlipRates:
         if self._keeps_tiles:
             self._kept_tiles[number] = tile
         return tile
-
-    def _tile_bytes(self) -> int:
-        """Return what all tiles take: inverse gaps and, on a GPU, the features in bfloat16."""
-        bytes_per_row = len(self.weight) * self.features.element_size()
-        if self.features.is_cuda:
-            bytes_per_row += self.features.shape[1] * 2
-        return len(self.features) * bytes_per_row
 
     def _cut_rows(self) -> Iterator[slice]:
         """Yield slices of rows, each small enough for the products of a block."""
@@ -324,26 +328,6 @@ def _is_fused_in_subspace(rows: int, weight: Tensor, rank: int) -> bool:
     return rank <= MAX_FUSED_RANK and use_fused_kernel(weight, _OPERATIONS_PER_RATIO * ratios)
 
 
-def _fill_fused(
-    rates: Tensor,
-    tile: _Tile,
-    weight_noise: Tensor,
-    bias_noise: Tensor | None,
-) -> None:
-    """Do what ``_fill_plain`` does with the Triton kernel."""
-    from teeter.kernels.fused.flip_rates import fill_flip_rates
-
-    fill_flip_rates(
-        rates,
-        tile.features.T,
-        tile.predicted,
-        tile.inverse_gaps.T,
-        weight_noise,
-        bias_noise,
-        tied=tile.tied,
-    )
-
-
 def _fill_plain(
     rates: Tensor,
     tile: _Tile,
@@ -409,7 +393,11 @@ def _fill_through_cache(
     K, _, C, r = noise.shape
     n = rates.shape[2]
     padded_n = tile.features.shape[1]
-    at_once = _cpu_directions_at_once(C)
+    # A power of 2 that depends on C alone, so that the working memory does not change how
+    # products round.
+    at_once = BLOCK
+    while at_once > 1 and at_once * C * _cpu_tile_rows(C) > _CPU_CACHE_ENTRIES:
+        at_once //= 2
     noise_groups = noise.view(K, BLOCK // at_once, at_once * C, r)
 
     products = rates.new_empty((at_once * C, padded_n))
@@ -443,17 +431,6 @@ def _fill_through_cache(
 def _cpu_tile_rows(C: int) -> int:
     """Return the most rows of a tile on a CPU, a multiple of ``TILE``."""
     return max(1, _CPU_TILE_ENTRIES // (BLOCK * C * TILE)) * TILE
-
-
-def _cpu_directions_at_once(C: int) -> int:
-    """Return how many directions in a subspace are followed at once on a CPU, a power of 2.
-
-    It depends on C alone, so that the working memory does not change how products round.
-    """
-    at_once = BLOCK
-    while at_once > 1 and at_once * C * _cpu_tile_rows(C) > _CPU_CACHE_ENTRIES:
-        at_once //= 2
-    return at_once
 
 
 def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:

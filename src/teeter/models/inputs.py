@@ -113,7 +113,10 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
 
     if _is_frame(data):
         return data.iloc[rows]
-    if _is_hugging_face_column(data):
+    library = sys.modules.get("datasets.arrow_dataset")
+    column_class = getattr(library, "Column", None)  # since version 4
+    is_hugging_face_column = column_class is not None and isinstance(data, column_class)
+    if is_hugging_face_column:
         # All rows at once: one by one, each would be read from disk on its own.
         return data[rows.tolist()]
 
@@ -215,13 +218,6 @@ def _is_frame(data: Any) -> bool:
     share no class with it, so the attribute decides.
     """
     return hasattr(data, "iloc")
-
-
-def _is_hugging_face_column(data: Any) -> bool:
-    """Return whether ``data`` is a column of ``datasets``, which reads a list of rows at once."""
-    library = sys.modules.get("datasets.arrow_dataset")
-    column_class = getattr(library, "Column", None)  # since version 4
-    return column_class is not None and isinstance(data, column_class)
 
 
 def _require_all_rows_in_order(loader: DataLoader[Any]) -> None:

@@ -202,7 +202,15 @@ def read_model(path: str | Path) -> SavedModel:
     """
     path = Path(path)
     # First, because safetensors would only say that the header is invalid.
-    _refuse_pickle(path)
+    with _read_errors(path), path.open("rb") as file:
+        start = file.read(9)
+
+    if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
+        raise FileError(
+            f"{path} is a pickle, which teeter never loads because it can run code: load it "
+            f"yourself with torch.load(..., weights_only=True), and save the network with "
+            f"teeter.save_model."
+        )
     header, tensors = read_state(path, "a model that teeter.save_model wrote")
 
     description = header.get("model")
@@ -414,16 +422,3 @@ def _require_same_logits(
 def _random_rows(shape: tuple[int, ...]) -> Tensor:
     generator = stream(0, "model file")
     return torch.randn(PROBE_ROWS, *shape, generator=generator)
-
-
-def _refuse_pickle(path: Path) -> None:
-    """Refuse files of ``torch.save`` and pickle by their first bytes, without loading them."""
-    with _read_errors(path), path.open("rb") as file:
-        start = file.read(9)
-
-    if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
-        raise FileError(
-            f"{path} is a pickle, which teeter never loads because it can run code: load it "
-            f"yourself with torch.load(..., weights_only=True), and save the network with "
-            f"teeter.save_model."
-        )

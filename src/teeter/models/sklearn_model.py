@@ -55,7 +55,17 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
 
     if not count_rows(data):
         raise InputError("Cannot observe an empty pool: the data has no rows.")
-    _require_fitted_classifier(model)
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    require_classifier(model)
+    name = type(model).__name__
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise InputError(
+            f"This {name} is not fitted yet: fit it to the labelled rows first."
+        ) from None
     expected = getattr(model, "n_features_in_", None)
     shape: tuple[int, ...] = getattr(data, "shape", ())
     if expected is not None and len(shape) == 2 and shape[1] != expected:
@@ -186,21 +196,6 @@ def learns_from_pool(model: Any) -> bool:
         True
     """
     return "pool" in signature(model.fit).parameters
-
-
-def _require_fitted_classifier(model: Any) -> None:
-    """Refuse estimators of other kinds, and classifiers that are not fitted."""
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
-    require_classifier(model)
-    name = type(model).__name__
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        raise InputError(
-            f"This {name} is not fitted yet: fit it to the labelled rows first."
-        ) from None
 
 
 def _require_one_class_per_row(model: Any, data: Any) -> None:

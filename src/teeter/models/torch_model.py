@@ -502,7 +502,22 @@ def prepare_batch(
     if isinstance(batch, Tensor):
         tensor = batch.clone()
     else:
-        tensor = _copy_to_tensor(batch)
+        try:
+            array = np.array(batch)
+        except ValueError:
+            raise InputError(
+                "The rows of the data differ in shape, so they cannot be put into batches for a "
+                "torch module."
+            ) from None
+
+        if array.dtype.kind == "U":
+            raise InputError(
+                "The data hold texts, but a torch module takes numbers: convert them with "
+                "teeter.models.Texts."
+            )
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
+        tensor = torch.from_numpy(array)
 
     # Integers are tokens or categories, for an embedding: only floats follow the module.
     if not tensor.is_floating_point():
@@ -952,26 +967,6 @@ def _take_result_tokens(
             return logits[rows, tokens], features[rows, tokens]
 
     return logits, features
-
-
-def _copy_to_tensor(batch: Any) -> Tensor:
-    """Return a batch that is not a tensor as one of its own, in its own type of numbers."""
-    try:
-        array = np.array(batch)
-    except ValueError:
-        raise InputError(
-            "The rows of the data differ in shape, so they cannot be put into batches for a "
-            "torch module."
-        ) from None
-
-    if array.dtype.kind == "U":
-        raise InputError(
-            "The data hold texts, but a torch module takes numbers: convert them with "
-            "teeter.models.Texts."
-        )
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
-    return torch.from_numpy(array)
 
 
 def _add_zero_class(tensor: Tensor, dim: int) -> Tensor:

@@ -101,7 +101,16 @@ class SelectionRequest:
     def __post_init__(self) -> None:
         """Refuse a request that cannot be met, before anything is read."""
         self._check_exclusive_arguments()
-        self._check_numbers()
+        validate_seed(self.seed)
+        # How many candidates there are is known only when the pool is open: see validate_count.
+        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
+            raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
+
+        if self.reference < 1 or self.candidates < 1:
+            raise InputError(
+                f"Cannot draw {self.reference} reference rows and {self.candidates} candidates: "
+                "ask for 1 or more of each."
+            )
 
     def _check_exclusive_arguments(self) -> None:
         # All three provide the head: stored, as part of a model, or trained on labelled rows.
@@ -132,18 +141,6 @@ class SelectionRequest:
     def _given(self, *names: str) -> list[str]:
         """Return the arguments that are not None, as error messages mention them."""
         return [f"{name}=" for name in names if getattr(self, name) is not None]
-
-    def _check_numbers(self) -> None:
-        validate_seed(self.seed)
-        # How many candidates there are is known only when the pool is open: see validate_count.
-        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
-            raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
-
-        if self.reference < 1 or self.candidates < 1:
-            raise InputError(
-                f"Cannot draw {self.reference} reference rows and {self.candidates} candidates: "
-                "ask for 1 or more of each."
-            )
 
     def strategy_options(self) -> dict[str, Any]:
         """Return the options of the strategy, with those of the rays if it has them."""

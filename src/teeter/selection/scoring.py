@@ -395,16 +395,6 @@ class _ShardScorer:
         # A ray and its mirror image share a direction: half as many directions as rays.
         self.n_directions: int = (job["rays"] + 1) // 2
         self.cached_directions: Directions | None = None
-        if self._direction_bytes() <= MAX_CACHED_DIRECTIONS:
-            self.cached_directions = list(self._draw_directions())
-
-        # Mapped, not read: all workers of a machine share the pages. Copy-on-write because torch
-        # warns about arrays that it cannot write to.
-        ranks = np.load(folder / RANKS_FILE, mmap_mode="c", allow_pickle=False)
-        self.reference_ranks = torch.from_numpy(ranks)
-
-    def _direction_bytes(self) -> int:
-        """Return what all directions take."""
         first = next(iter(self._draw_directions()))
         if isinstance(first, SubspaceDirections):
             numbers = first.bases.numel() + first.coefficients.numel()
@@ -412,7 +402,14 @@ class _ShardScorer:
         else:
             numbers = first[0].numel()
             drawn = len(first[0])
-        return 4 * numbers * self.n_directions // drawn
+        direction_bytes = 4 * numbers * self.n_directions // drawn
+        if direction_bytes <= MAX_CACHED_DIRECTIONS:
+            self.cached_directions = list(self._draw_directions())
+
+        # Mapped, not read: all workers of a machine share the pages. Copy-on-write because torch
+        # warns about arrays that it cannot write to.
+        ranks = np.load(folder / RANKS_FILE, mmap_mode="c", allow_pickle=False)
+        self.reference_ranks = torch.from_numpy(ranks)
 
     def _draw_directions(self) -> Directions:
         return draw_directions(

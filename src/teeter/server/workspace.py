@@ -550,7 +550,11 @@ class Workspace:
             try:
                 created = creating.result()
                 if owned is not None:
-                    _add_owner(path, owner, owned)
+                    new = Campaign.open(path)
+                    try:
+                        new.people.add_as_in(owned.people, owner, Role.OWNER, who=owner)
+                    finally:
+                        new.database.close()
 
                 location: str | Path = path
                 if self.database is not None:
@@ -821,15 +825,6 @@ def make_slug(name: str, taken: Iterable[str]) -> str:
         slug = f"{stem}-{number}"
         number += 1
     return slug
-
-
-def _add_owner(path: Path, owner: str, owned: Campaign) -> None:
-    """Make a user the owner of a new campaign, with the token that they have in another one."""
-    campaign = Campaign.open(path)
-    try:
-        campaign.people.add_as_in(owned.people, owner, Role.OWNER, who=owner)
-    finally:
-        campaign.database.close()
 
 
 def _normalize_location(location: str | Path) -> str:

@@ -147,7 +147,18 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
     for job in jobs:
         is_network = isinstance(job.model, nn.Module) and can_batch([job.model])
         if is_network and not isinstance(job.inputs, Mapping):
-            same_kind = jobs_by_key.setdefault(_group_key(job), [])
+            parameter = next(job.model.parameters())
+            # The identity of the validation rows: all models of a learner share theirs, and
+            # comparing contents would take longer than it gains.
+            validation_inputs = None
+            if job.validation is not None:
+                validation_inputs = id(job.validation[0])
+
+            # The text of a network names every layer with its sizes.
+            architecture = str(job.model)
+            n_rows = len(job.labels)
+            key = architecture, parameter.dtype, parameter.device, n_rows, validation_inputs
+            same_kind = jobs_by_key.setdefault(key, [])
             same_kind.append(job)
         else:
             single_jobs.append(job)
@@ -156,21 +167,6 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
     for same_kind in jobs_by_key.values():
         groups += _split_by_memory(same_kind)
     return groups, single_jobs
-
-
-def _group_key(job: FitJob) -> tuple[Hashable, ...]:
-    """Return what the jobs of a group have in common."""
-    parameter = next(job.model.parameters())
-    # The identity of the validation rows: all models of a learner share theirs, and comparing
-    # contents would take longer than it gains.
-    validation_inputs = None
-    if job.validation is not None:
-        validation_inputs = id(job.validation[0])
-
-    # The text of a network names every layer with its sizes.
-    architecture = str(job.model)
-    n_rows = len(job.labels)
-    return architecture, parameter.dtype, parameter.device, n_rows, validation_inputs
 
 
 def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
@@ -463,23 +459,20 @@ class _CudaGraphEpoch:
         if self.graph is not None:
             self.graph.replay()
         elif self.warm_up_steps < _WARM_UP_STEPS:
-            self._warm_up()
+            # Take a step on a side stream, which torch requires before a recording.
+            main_stream = torch.cuda.current_stream(self.trainer.device)
+            side_stream = torch.cuda.Stream(self.trainer.device)
+
+            side_stream.wait_stream(main_stream)
+            with torch.cuda.stream(side_stream):
+                self._step()
+            main_stream.wait_stream(side_stream)
+            self.warm_up_steps += 1
         else:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):  # records the step without taking it
                 self._step()
             self.graph.replay()
-
-    def _warm_up(self) -> None:
-        """Take a step on a side stream, which torch requires before a recording."""
-        main_stream = torch.cuda.current_stream(self.trainer.device)
-        side_stream = torch.cuda.Stream(self.trainer.device)
-
-        side_stream.wait_stream(main_stream)
-        with torch.cuda.stream(side_stream):
-            self._step()
-        main_stream.wait_stream(side_stream)
-        self.warm_up_steps += 1
 
     def _step(self) -> None:
         """Take the step of ``step_number``.

@@ -354,11 +354,22 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
         return []
 
     heading = f"{comparison.name}: " if prefix else ""
+    text = "Gains are means over the rounds after the first, in points of accuracy."
+
+    if comparison.repetitions > 1:
+        text += (
+            f" ± shows the standard deviation over {comparison.repetitions} repetitions. p comes "
+            f"from "
+            "a two-sided t-test paired over repetitions, and is not corrected for the number of "
+            "tests; n.s. means not significant (p of 0.05 or more)."
+        )
+    if comparison.paper_deltas and comparison.gains:
+        text += " The difference is ours minus the paper's."
     sections = [
         _curves_section(comparison, writer, prefix, heading),
         Section(
             title=f"{heading}Gains",
-            text=_describe_gains(comparison),
+            text=text,
             blocks=[writer.add_table(deltas_table(comparison), prefix)],
         ),
         Section(
@@ -413,22 +424,6 @@ def _curves_section(
         blocks.append(writer.add_figure(gains, f"{prefix}gains", gains_alt))
 
     return Section(f"{heading}Accuracy against labels", text, blocks)
-
-
-def _describe_gains(comparison: RunComparison) -> str:
-    text = "Gains are means over the rounds after the first, in points of accuracy."
-
-    if comparison.repetitions > 1:
-        text += (
-            f" ± shows the standard deviation over {comparison.repetitions} repetitions. p comes "
-            f"from "
-            "a two-sided t-test paired over repetitions, and is not corrected for the number of "
-            "tests; n.s. means not significant (p of 0.05 or more)."
-        )
-    if comparison.paper_deltas and comparison.gains:
-        text += " The difference is ours minus the paper's."
-
-    return text
 
 
 def _labels_section(

@@ -81,7 +81,12 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     picked = _ask_strategy(state, picker, candidates, n_picks)
 
     arms = dict.fromkeys(control, PickArm.CONTROL) | dict.fromkeys(audit, PickArm.AUDIT)
-    order = _mix(picked, list(arms), generator)
+    random_items = list(arms)
+    order = list(picked)
+    for random_item in random_items:
+        # Annotators who knew which items measure them would look at those more carefully.
+        position = int(generator.integers(len(order) + 1))
+        order.insert(position, random_item)
     reasons = _collect_reasons(state, settings, picker, order)
 
     picks = []
@@ -189,19 +194,6 @@ def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: i
     excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
     rows = picker.ask(n, exclude=excluded.tolist())
     return [int(row) for row in rows]
-
-
-def _mix(
-    picked: Sequence[int], random_items: Sequence[int], generator: np.random.Generator
-) -> list[int]:
-    """Insert random items among the picks, so that annotators cannot tell them apart."""
-    order = list(picked)
-    for place in random_items:
-        # Annotators who knew which items measure them would look at those more carefully.
-        position = int(generator.integers(len(order) + 1))
-        order.insert(position, place)
-
-    return order
 
 
 def _collect_reasons(

@@ -74,11 +74,18 @@ def wrong_share(limit: int, items: int) -> str:
 
 def _complete(report: FinishReport) -> FinishReport:
     """Return a report with everything that follows from its numbers."""
+    left_out = ""
+    if report.share_left_out:
+        left_out = f"; {pluralize(report.share_left_out, 'is', 'are')} left out"
+    shares_note = (
+        f"The shares refer to {report.share_items:,} items{left_out}. Each interval is valid for "
+        f"a single look, at a number of draws chosen in advance."
+    )
     report = replace(
         report,
         coverage=report.covered / report.left if report.left else 0.0,
         waiting_draws=max(0, report.asked_draws - report.draws),
-        shares_note=_describe_shares(report),
+        shares_note=shares_note,
     )
     return replace(report, sentences=_describe(report))
 
@@ -133,17 +140,6 @@ def describe_error(report: FinishReport) -> str:
         f"have since labelled {counted - report.covered:,} of these items. If all wrong labels "
         f"are among the {report.covered:,} that are still the model's own, "
         f"up to {wrong_share(limit, report.covered)} of those are wrong."
-    )
-
-
-def _describe_shares(report: FinishReport) -> str:
-    """Return what the shares of the classes are about, as a sentence."""
-    left_out = ""
-    if report.share_left_out:
-        left_out = f"; {pluralize(report.share_left_out, 'is', 'are')} left out"
-    return (
-        f"The shares refer to {report.share_items:,} items{left_out}. Each interval is valid for "
-        f"a single look, at a number of draws chosen in advance."
     )
 
 

@@ -142,7 +142,11 @@ def atomic_file(target: Path) -> Iterator[Path]:
     lock = FileLock(_append_to_name(part, _LOCK_SUFFIX))
 
     try:
-        _remove_abandoned_files(target.parent)
+        for lock_path in target.parent.glob(f".*.part{_LOCK_SUFFIX}"):
+            abandoned = lock_path.with_name(lock_path.name.removesuffix(_LOCK_SUFFIX))
+            # Files of another user cannot be locked or removed. They are not ours to clean up.
+            with suppress(Timeout, OSError), FileLock(lock_path, timeout=0):
+                _remove_part(abandoned)
         # The lock comes before the file, so a file without a held lock is always abandoned.
         with lock:
             try:
@@ -159,15 +163,6 @@ def atomic_file(target: Path) -> Iterator[Path]:
         raise FileError(f"Cannot write {target}: {error.strerror or error}.") from None
     except sqlite3.Error as error:
         raise FileError(f"Cannot write {target}: {error}.") from None
-
-
-def _remove_abandoned_files(folder: Path) -> None:
-    """Remove the temporary databases in a folder whose process was killed."""
-    for lock_path in folder.glob(f".*.part{_LOCK_SUFFIX}"):
-        part = lock_path.with_name(lock_path.name.removesuffix(_LOCK_SUFFIX))
-        # Files of another user cannot be locked or removed. They are not ours to clean up.
-        with suppress(Timeout, OSError), FileLock(lock_path, timeout=0):
-            _remove_part(part)
 
 
 def _remove_part(part: Path) -> None:

@@ -79,7 +79,14 @@ def copy_rows(
 
     # SQLite takes the largest row id as the last one, PostgreSQL counts by itself.
     if target.dialect.name == "postgresql":
-        _advance_sequences(target)
+        # Let PostgreSQL's sequences continue after the row ids that were written.
+        for counted in _TABLES:
+            if "id" in counted.c:
+                # ``false``: the number is the next to be given, so that an empty table begins
+                # with 1.
+                newest = f"(select coalesce(max(id), 0) + 1 from {counted.name})"
+                sequence = f"pg_get_serial_sequence('{counted.name}', 'id')"
+                target.execute(text(f"select setval({sequence}, {newest}, false)"))
 
     return counts
 
@@ -206,16 +213,6 @@ def _parent(table: Table) -> tuple[Table, Column[Any]]:
     if table is schema.vectors:
         return schema.encodings, table.c.encoding_id
     return schema.items, table.c.item_id
-
-
-def _advance_sequences(target: Connection) -> None:
-    """Let PostgreSQL's sequences continue after the row ids that were written."""
-    for table in _TABLES:
-        if "id" in table.c:
-            # ``false``: the number is the next to be given, so that an empty table begins with 1.
-            newest = f"(select coalesce(max(id), 0) + 1 from {table.name})"
-            sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
-            target.execute(text(f"select setval({sequence}, {newest}, false)"))
 
 
 def copy_to_location(source: Database, name: str, location: str) -> tuple[str, dict[str, int]]:

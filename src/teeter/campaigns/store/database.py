@@ -139,24 +139,21 @@ class Database:
                 require_own_schema(connection.exec_driver_sql, self.display_url)
             up_to_date = is_up_to_date(connection)
             if self.path is None and not is_campaign_database(connection):
-                self._require_unused(connection, create=create)
+                if not create:
+                    raise StoreError(
+                        f"There is no campaign in {self.display_url}: create one with teeter "
+                        f"campaign new."
+                    )
+
+                if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
+                    raise StoreError(
+                        f"{self.display_url} has tables of another program with the same names as "
+                        f"teeter's tables. Use a separate database for teeter."
+                    )
 
         if not up_to_date:
             with self.writing() as connection:
                 self.upgraded = migrate(connection, format_time(utc_now()))
-
-    def _require_unused(self, connection: Connection, *, create: bool) -> None:
-        """Refuse a server's database that is not teeter's and cannot become it."""
-        if not create:
-            raise StoreError(
-                f"There is no campaign in {self.display_url}: create one with teeter campaign new."
-            )
-
-        if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
-            raise StoreError(
-                f"{self.display_url} has tables of another program with the same names as "
-                f"teeter's tables. Use a separate database for teeter."
-            )
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -48,12 +48,9 @@ class FailedLoginLimit:
                 return True
 
             times.append(now)
-            self._forget_oldest()
+            while len(self._failures) > _MAX_CLIENTS:
+                del self._failures[next(iter(self._failures))]
             return False
-
-    def _forget_oldest(self) -> None:
-        while len(self._failures) > _MAX_CLIENTS:
-            del self._failures[next(iter(self._failures))]
 
 
 class WrongTokenError(TeeterError):
@@ -152,7 +149,9 @@ class Authenticator:
             TooManyLoginsError: so it is, and the client tried too many.
         """
         # The token is looked up before failures are counted, so that a right one always works.
-        annotator = self._find_annotator(token)
+        annotator = self.config.tokens.find_annotator(token)
+        if annotator is None and token and self._campaign_tokens is not None:
+            annotator = self._campaign_tokens.find_annotator(token)
         if annotator is not None:
             return _open_session(annotator, token_prefix(token), LoginMethod.TOKEN)
 
@@ -229,12 +228,6 @@ class Authenticator:
         if session.token_prefix and self._is_valid(session.annotator, session.token_prefix):
             return session
         return None
-
-    def _find_annotator(self, token: str) -> str | None:
-        annotator = self.config.tokens.find_annotator(token)
-        if annotator is None and token and self._campaign_tokens is not None:
-            annotator = self._campaign_tokens.find_annotator(token)
-        return annotator
 
     def _is_allowed_account(self, session: Session) -> bool:
         login = self.config.login

@@ -181,6 +181,9 @@ class OidcProvider:
         Raises:
             ProviderUnavailableError: the provider does not say where that is.
         """
+        # The hash by which the provider recognises the verifier (PKCE, S256).
+        digest = hashlib.sha256(attempt.code_verifier.encode()).digest()
+        code_challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         query = {
             "response_type": "code",
             "client_id": self.config.client_id,
@@ -188,7 +191,7 @@ class OidcProvider:
             "scope": " ".join(self.config.scopes),
             "state": attempt.state,
             "nonce": attempt.nonce,
-            "code_challenge": _code_challenge(attempt.code_verifier),
+            "code_challenge": code_challenge,
             "code_challenge_method": "S256",
         }
         endpoint = self._discover().authorization_endpoint
@@ -404,9 +407,3 @@ class OidcProvider:
             f"The login provider {self.config.issuer} did not respond as expected ({reason}): "
             "try again, or log in with a token."
         )
-
-
-def _code_challenge(code_verifier: str) -> str:
-    """Return the hash by which the provider recognises the verifier (PKCE, S256)."""
-    digest = hashlib.sha256(code_verifier.encode()).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -137,7 +137,10 @@ def list_questions(
     if len(questions) < min(n, low) and assign_ready_items(campaign, user, workspace.batch):
         questions = open_questions(campaign, user, n, status.explanations)
 
-    if len(questions) <= low or any(_lacks_explanation(question) for question in questions):
+    lacks_explanation = any(
+        question.explanation is None and not question.pick.is_blind for question in questions
+    )
+    if lacks_explanation or len(questions) <= low:
         workspace.trainer.ensure_questions(campaign.location, user)
 
     is_finished = not questions and user in status.finished_annotators
@@ -151,10 +154,6 @@ def list_questions(
         labelled=counts.labelled,
         items=counts.items,
     )
-
-
-def _lacks_explanation(question: ShownQuestion) -> bool:
-    return question.explanation is None and not question.pick.is_blind
 
 
 @router.post("/answers")
