@@ -89,3 +89,42 @@ def test_a_suggestion_is_accepted_by_a_key_and_hidden_by_a_switch(
         check_accessibility(page, "the page")
         page.context.close()
     assert problems == []
+
+
+def test_classes_are_described_renamed_and_left_out_on_their_page(
+    browser: Any, tmp_path: Path
+) -> None:
+    file = make_suggested_campaign(tmp_path / "texts.teeter")
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/classes")
+        notice = page.locator("#notice")
+
+        fields = page.get_by_role("group", name="ham")
+        fields.get_by_label("Description").fill("Wanted.")
+        fields.get_by_text("Examples").click()
+        fields.get_by_label("One text per line").fill("one\n\n two ")
+        page.get_by_role("button", name="Save descriptions").click()
+        sync_api.expect(notice).to_have_text("The descriptions were saved.")
+
+        page.get_by_label("New name").fill("<ads>")
+        page.get_by_role("button", name="Rename").click()
+        sync_api.expect(notice).to_have_text("spam is called <ads> now.")
+        page.get_by_label("New name").fill("ham")
+        page.get_by_role("button", name="Rename").click()
+        sync_api.expect(notice).to_contain_text("Cannot rename")
+
+        page.get_by_role("button", name="Do not use the names").click()
+        sync_api.expect(notice).to_contain_text("The next model")
+        page.get_by_role("button", name="Use the names", exact=True).wait_for()
+        check_accessibility(page, "the page of classes")
+        page.context.close()
+
+    campaign = Campaign.open(file)
+    described = campaign.classes.descriptions()
+    assert described["ham"] == ClassDescription("Wanted.", ("one", "two"))
+    assert described["<ads>"] == ClassDescription("<i>Ads</i>", ("Win & win",))
+    assert not campaign.settings.names
+    campaign.database.close()
+    assert all("422" in problem for problem in problems), problems

@@ -67,26 +67,35 @@ def test_descriptions_are_edited_and_shown_escaped(client: TestClient) -> None:
 
 
 def test_the_form_saves_all_descriptions(client: TestClient) -> None:
+    """The browser sends the form as JSON; its own test does so, too."""
+    page = client.get(f"{PAGE}/classes").text
+    assert f'data-api="{AT}/classes/describe" data-notice="The descriptions were saved."' in page
     names = [entry["name"] for entry in client.get(f"{AT}/classes").json()]
-    form = {
-        "name": names,
-        "description": ["First.", ""],
-        "examples": ["one\ntwo\n", ""],
+    for name in names:
+        assert f'<fieldset data-within="classes" data-key="{name}">' in page
+
+    first, second = names
+    body = {
+        "classes": {
+            first: {"description": "First.", "examples": ["one", "two"]},
+            second: {"description": "", "examples": []},
+        }
     }
-    page = client.post(f"{PAGE}/classes", data=form)
-    assert "The descriptions were saved." in page.text
-    classes = client.get(f"{AT}/classes").json()
+    classes = client.post(f"{AT}/classes/describe", json=body).json()
     assert (classes[0]["description"], classes[0]["examples"]) == ("First.", ["one", "two"])
     assert classes[1]["description"] == ""
+    assert ">First.</textarea>" in client.get(f"{PAGE}/classes").text
 
-    broken = client.post(f"{PAGE}/classes", data={**form, "description": ["only one"]})
+    broken = client.post(f"{AT}/classes/describe", json={"classes": {first: "only a text"}})
     assert broken.status_code == 422
-    assert "The form is incomplete" in broken.text
 
 
 def test_names_can_be_switched_off_and_on(client: TestClient) -> None:
     assert "as long as this improves" in client.get(f"{PAGE}/classes").text
     client.post(f"{AT}/classes/names", json={"use": False})
     assert "as you asked with --no-names" in client.get(f"{PAGE}/classes").text
-    page = client.post(f"{PAGE}/classes/names", data={"use": "yes"})
-    assert "The next model will take this into account." in page.text
+    page = client.get(f"{PAGE}/classes").text
+    assert "The next model will take this into account." in page
+    assert '<button name="use" value="true" data-type="boolean">' in page
+    client.post(f"{AT}/classes/names", json={"use": True})
+    assert "as long as this improves" in client.get(f"{PAGE}/classes").text

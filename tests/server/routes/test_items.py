@@ -60,7 +60,7 @@ def test_labels_follow_decisions_and_flags_are_shown(client: TestClient, file: P
     assert "decided by ruth" in client.get("/c/texts/item?id=t1").text
 
 
-def test_an_item_is_withdrawn_and_a_class_renamed_on_their_pages(client: TestClient) -> None:
+def test_an_item_is_withdrawn_on_its_page(client: TestClient) -> None:
     csrf = {"csrf": client.headers["x-csrf-token"]}
     assert 'action="/c/texts/item/withdraw"' in client.get("/c/texts/item?id=t1").text
 
@@ -71,12 +71,18 @@ def test_an_item_is_withdrawn_and_a_class_renamed_on_their_pages(client: TestCli
     page = client.post("/c/texts/item/put-back", data={**csrf, "id": "t1"}).text
     assert "This item was withdrawn" not in page
 
-    form = {**csrf, "name": "spam", "new_name": "<ads>"}
-    page = client.post("/c/texts/classes/rename", data=form).text
-    assert "spam is called &lt;ads&gt; now." in page
-    taken = client.post("/c/texts/classes/rename", data={**form, "name": "ham"})
+
+def test_a_class_is_renamed_on_the_page_of_classes(client: TestClient) -> None:
+    page = client.get("/c/texts/classes").text
+    assert f'data-api="{AT}/classes" data-method="PATCH"' in page
+    assert 'data-notice="{name} is called {new_name} now."' in page
+
+    renamed = client.patch(f"{AT}/classes", json={"name": "spam", "new_name": "<ads>"})
+    assert renamed.status_code == 200
+    assert "<option>&lt;ads&gt;</option>" in client.get("/c/texts/classes").text
+    taken = client.patch(f"{AT}/classes", json={"name": "ham", "new_name": "<ads>"})
     assert taken.status_code == 422
-    assert "Cannot rename" in taken.text
+    assert "Cannot rename" in taken.json()["detail"]
 
 
 def test_an_item_is_answered_on_its_page(client: TestClient) -> None:

@@ -83,8 +83,11 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     assert "<option selected>tfidf</option>" in page
     assert "<option >pixels</option>" not in page, "these items are texts"
 
-    response = labelled.client.post("/c/texts/encode", data={"encoder": "tfidf+tfidf"})
-    assert "being encoded in the background" in response.text
+    assert 'data-api="/api/v1/campaigns/texts/encode"' in page
+    assert "being encoded in the background" in page
+    body = {"encoder": "tfidf+tfidf"}
+    response = labelled.client.post("/api/v1/campaigns/texts/encode", json=body)
+    assert response.status_code == 202
 
     page = labelled.client.get("/c/texts/progress").text
     assert "With tfidf+tfidf, models correctly predict" in page
@@ -105,7 +108,6 @@ def test_a_server_encodes_the_items_that_are_left(tmp_path: Path) -> None:
 
 def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
     for name in ("os:system", "http://127.0.0.1/v1#m"):
-        assert client.post("/c/texts/encode", data={"encoder": name}).status_code == 422
         refused = client.post("/api/v1/campaigns/texts/encode", json={"encoder": name})
         assert refused.status_code == 422
         assert "The page does not offer the encoder" in refused.json()["detail"]

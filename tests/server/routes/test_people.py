@@ -62,7 +62,6 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("manage", "POST", f"{AT}/classes/names", {"use": True}),
     ("manage", "POST", f"{AT}/sources/remove", {"name": "none"}),
     ("manage", "POST", f"{AT}/suggest", {}),
-    ("manage", "POST", "/c/texts/classes/names", None),
     ("manage", "PATCH", f"{AT}/settings", {"consensus": "dawid-skene"}),
     ("manage", "POST", f"{AT}/people", {"name": "zoe"}),
     ("manage", "POST", f"{AT}/people/token", {"name": "bob"}),

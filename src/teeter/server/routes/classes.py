@@ -10,7 +10,7 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
 from pydantic import Field
 
-from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES, validate_description
+from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.learning.prior import explain_unused_names
 from teeter.campaigns.records import (
     ClassDescription,
@@ -19,7 +19,6 @@ from teeter.campaigns.records import (
     PredictionImport,
     SourceReport,
 )
-from teeter.errors import InputError
 from teeter.server.access.permissions import (
     CampaignToAnswer,
     CampaignToManage,
@@ -134,97 +133,22 @@ def use_names(campaign: CampaignToManage, user: User, body: NamesIn) -> NamesIn:
 
 # The page
 
-_SHOWN_ERRORS = (InputError,)
-"""Errors that are shown on the page, so that the form can be corrected."""
-
 
 @page_router.get("/c/{slug}/classes")
 def show_classes(request: Request, slug: str) -> Response:
-    """Show what the classes mean, and the sources of suggestions."""
-    return _render_classes(request, slug)
-
-
-def _render_classes(
-    request: Request, slug: str, *, notice: str | None = None, error: str | None = None
-) -> Response:
-    """Return the page of the classes.
-
-    Args:
-        notice: what was just changed.
-        error: why a change was refused.
-    """
+    """Show the classes, what they mean, and where suggestions come from."""
     page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
     suggester = get_workspace(request).suggester
     campaign = page.campaign
     return page.render(
         "classes.html",
-        # The status tells programs what the page tells people.
-        status=200 if error is None else 422,
         sources=campaign.suggestions.recent_sources(),
         uses_names=campaign.settings.names,
         unused_names=explain_unused_names(campaign.settings, campaign.status().encoder),
         suggester=suggester,
         problem=None if suggester is None else suggester.problem(campaign.location),
         is_asking=suggester is not None and suggester.is_busy(campaign.location),
-        notice=notice,
-        error=error,
     )
-
-
-@page_router.post("/c/{slug}/classes")
-def submit_descriptions(
-    request: Request,
-    campaign: CampaignToManage,
-    slug: str,
-    user: User,
-    *,
-    name: Annotated[list[str], Form(max_length=10_000)],
-    description: Annotated[list[str], Form(max_length=10_000)],
-    examples: Annotated[list[str], Form(max_length=10_000)],
-) -> Response:
-    """Save the descriptions of all classes."""
-    try:
-        if not len(name) == len(description) == len(examples):
-            raise InputError("The form is incomplete: reload the page and try again.")
-
-        described = {}
-        for class_name, text, lines in zip(name, description, examples, strict=True):
-            described[class_name] = validate_description(class_name, text, lines.splitlines())
-        campaign.classes.describe(described, who=user)
-    except _SHOWN_ERRORS as error:
-        return _render_classes(request, slug, error=str(error))
-    return _render_classes(request, slug, notice="The descriptions were saved.")
-
-
-@page_router.post("/c/{slug}/classes/rename")
-def rename_class(
-    request: Request,
-    campaign: CampaignToManage,
-    slug: str,
-    user: User,
-    *,
-    name: Annotated[str, Form(max_length=1000)],
-    new_name: Annotated[str, Form(max_length=1000)],
-) -> Response:
-    """Give a class another name."""
-    try:
-        campaign.classes.rename(name, new_name, who=user)
-    except _SHOWN_ERRORS as error:
-        return _render_classes(request, slug, error=str(error))
-    return _render_classes(request, slug, notice=f"{name} is called {new_name.strip()} now.")
-
-
-@page_router.post("/c/{slug}/classes/names")
-def submit_names(
-    request: Request,
-    campaign: CampaignToManage,
-    slug: str,
-    user: User,
-    use: Annotated[str, Form(max_length=3)] = "yes",
-) -> Response:
-    """Let models learn from the names of the classes, or not."""
-    campaign.change_settings(names=use == "yes", who=user)
-    return _render_classes(request, slug, notice="The next model will take this into account.")
 
 
 # Suggestions of other models

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field
 
 from teeter.campaigns.records import EncodingResult, Job, ModelRound
 from teeter.classifier import Prediction
-from teeter.encoders import AUTO, require_own_encoder
+from teeter.encoders import require_own_encoder
 from teeter.server.access.permissions import (
     CampaignToExport,
     CampaignToManage,
@@ -78,21 +78,6 @@ def encode(request: Request, campaign: CampaignToManage, body: EncodeIn) -> Job[
         require_own_encoder(body.encoder)
 
     return get_workspace(request).encode(campaign, body.encoder)
-
-
-@page_router.post("/c/{slug}/encode")
-def encode_from_page(
-    request: Request,
-    campaign: CampaignToManage,
-    encoder: Annotated[str, Form(max_length=200)] = AUTO,
-) -> Response:
-    """Switch to another encoder, and return a sentence about it for the page."""
-    require_own_encoder(encoder)
-
-    get_workspace(request).encode(campaign, encoder)
-    return PlainTextResponse(
-        "The items are being encoded in the background. You can keep labelling."
-    )
 
 
 @router.post("/predict")
