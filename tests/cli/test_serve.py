@@ -465,6 +465,12 @@ def test_every_kind_of_file_is_made_a_campaign_and_grows(
             assert [(column.name, column.value) for column in content.columns] == [("who", "ACME")]
 
 
+def test_options_for_items_are_refused_for_a_campaign(serve_again: Callable[..., str]) -> None:
+    for option in ("--text", "--id", "--labels", "--show", "--instructions"):
+        message = serve_again(option, "x", items="mail.teeter", fails=2)
+        assert "mail.teeter is a campaign: give --text, --id, --labels, --show and" in message
+
+
 def test_instructions_and_shown_columns_of_a_campaign_are_changed(
     serve_again: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -420,11 +420,15 @@ def _find_campaign(
     from teeter.data.table_files import JSON_SUFFIXES, TABLE_SUFFIXES
     from teeter.data.workbooks import split_sheet
 
-    if "://" in location:
-        return location
+    changes = {name: settings[name] for name in ("show", "instructions") if settings[name]}
     path = Path(location)
-    if path.suffix == ".teeter":
-        return path
+    if "://" in location or path.suffix == ".teeter":
+        if changes or columns != ItemColumns():
+            raise InputError(
+                f"{path.name} is a campaign: give --text, --id, --labels, --show and "
+                "--instructions with the file or folder of its items."
+            )
+        return location
     suffix = split_sheet(path)[0].suffix.lower()
     suffixes = (*TABLE_SUFFIXES, *JSON_SUFFIXES, *ARRAY_SUFFIXES, ARCHIVE_SUFFIX)
     is_source = path.is_dir() or suffix in suffixes
@@ -452,7 +456,6 @@ def _find_campaign(
         # A campaign does not need its file any more.
         if split_sheet(path)[0].exists():
             _add_new_items(opened, path, columns, file)
-        changes = {name: settings[name] for name in ("show", "instructions") if settings[name]}
         if changes:
             opened.change_settings(**changes)
     return Path(file)
