@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -136,6 +137,8 @@ def test_a_file_may_have_a_number_sign_in_its_name(tmp_path: Path) -> None:
         ([], "has no cells"),
         ([["text"]], r"has a header \(text\) and no rows"),
         ([["text", None, None], ["one", "two", "three"]], "2 columns of .* no name: name each"),
+        ([["Report", None], ["text", "kind"], ["one", "a"]], "1 column of .* no name: name each"),
+        ([[" "], [" "]], "has no header"),
         ([["a", "a"], ["one", "two"]], "has 2 columns called 'a'"),
     ],
 )
@@ -176,3 +179,46 @@ def test_without_the_library_it_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[label\]'"):
         read_cells(path)
+
+
+def replace_sheet(path: Path, rows: str, after: str = "") -> Path:
+    """Write a workbook whose only sheet has these rows, as XML."""
+    write_workbook(path, {"Sheet1": []})
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    sheet = f"<sheetData>{rows}</sheetData>{after}</worksheet>"
+    start = parts["xl/worksheets/sheet1.xml"].decode().partition("<sheetData")[0]
+    parts["xl/worksheets/sheet1.xml"] = (start + sheet).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path
+
+
+def cell(place: str, text: str) -> str:
+    return f'<c r="{place}" t="inlineStr"><is><t>{text}</t></is></c>'
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit of memory")
+def test_a_cell_in_the_last_row_and_column_does_not_end_the_process(tmp_path: Path) -> None:
+    rows = f'<row r="1">{cell("A1", "text")}</row>'
+    rows += f'<row r="1048576">{cell("XFD1048576", "x")}</row>'
+    path = replace_sheet(tmp_path / "book.xlsx", rows)
+    with pytest.raises(FileError, match="does not fit in memory, or it is damaged"):
+        read_cells(path)
+
+
+def test_a_header_of_merged_cells_is_refused(tmp_path: Path) -> None:
+    rows = (
+        f'<row r="1">{cell("A1", "text")}</row><row r="2">{cell("A2", "x")}{cell("B2", "y")}</row>'
+    )
+    merged = '<mergeCells><mergeCell ref="A1:B1"/></mergeCells>'
+    path = replace_sheet(tmp_path / "book.xlsx", rows, merged)
+    with pytest.raises(FileError, match=r"header .* has cells over several columns: take merged"):
+        read_cells(path)
+
+
+def test_formulas_without_a_value_are_blank_cells(tmp_path: Path) -> None:
+    rows = f'<row r="1">{cell("A1", "text")}{cell("B1", "n")}</row>'
+    rows += '<row r="2"><c r="A2" t="str"><f>B1</f><v>n</v></c><c r="B2"><f>1+1</f></c></row>'
+    assert read_cells(replace_sheet(tmp_path / "book.xlsx", rows)).rows == [["n", ""]]

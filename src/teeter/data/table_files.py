@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from teeter.base.files import parse_errors, require_file, require_unpacked_size
 from teeter.base.registry import require_known
+from teeter.base.wording import pluralize
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
 from teeter.data.workbooks import WORKBOOK_SUFFIXES, Sheet, format_number, open_sheet, split_sheet
 from teeter.errors import FileError, InputError, MissingExtraError
@@ -257,7 +258,7 @@ def open_cells(path: Path) -> Iterator[OpenCells]:
     if file.suffix.lower() in WORKBOOK_SUFFIXES:
         with open_sheet(file, sheet_name) as sheet:
             rows = _sheet_rows(sheet, file)
-            _, names = next(rows)
+            _, names = next(rows, (1, []))
             _require_names(names, path)
             yield OpenCells(names, rows, sheets=(sheet.name, *sheet.others))
         return
@@ -311,9 +312,11 @@ def read_cells(path: Path) -> CsvRows:
         raise FileError(f"{path} has a header ({', '.join(cells.names)}) and no rows.")
 
     unnamed = [k for k, name in enumerate(cells.names) if not name and any(row[k] for row in rows)]
-    if len(unnamed) > 1 and cells.sheets:
+    # The first column may be the index that pandas writes. Others are often below a title.
+    if len(unnamed) > 1 or (cells.sheets and unnamed not in ([], [0])):
         raise FileError(
-            f"{len(unnamed)} columns of {path} have values and no name: name each in the header."
+            f"{pluralize(len(unnamed), 'column')} of {path} with values have no name: name each in "
+            "the first row that is not blank."
         )
     return CsvRows(
         cells.names, rows, tuple(lines), cells.delimiter, tuple(blank), encoding=cells.encoding
@@ -1037,14 +1040,16 @@ def _read_json_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         while True:
             start = _skip_space(text, position)
             mark = text[start : start + 1]
-            problem = json.JSONDecodeError("Expecting ',' or ']'", text, start)
+            message = "Expecting ',' or ']'"
+            end = start
             if number and mark == "]":
                 break
             if mark == ("," if number else "["):
                 try:
                     value, position = decoder.raw_decode(text, _skip_space(text, start + 1))
                 except json.JSONDecodeError as error:
-                    problem = error
+                    message = error.msg
+                    end = error.pos
                 else:
                     number += 1
                     place = f"entry {number}"
@@ -1053,13 +1058,16 @@ def _read_json_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
             # The entry may go on in what was not read yet. Twice as much each time, so that a long
             # one is not searched too often.
-            more = ""
-            if len(text) - position <= MAX_LINE_LENGTH:
-                more = stream.read(max(_JSON_CHUNK, len(text)))
-            if not more:
-                raise _json_list_error(path, number, problem, line)
             line += text.count("\n", 0, position)
-            text = text[position:] + more
+            rest = text[position:]
+            more = ""
+            if len(rest) <= MAX_LINE_LENGTH:
+                more = stream.read(max(_JSON_CHUNK, len(rest)))
+            if not more:
+                # The error counts lines, which takes long for each entry.
+                problem = json.JSONDecodeError(message, rest, end - position)
+                raise _json_list_error(path, number, problem, line)
+            text = rest + more
             position = 0
 
         rest = text[start + 1 :] + stream.read(_JSON_CHUNK)

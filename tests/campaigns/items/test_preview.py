@@ -162,3 +162,22 @@ def test_a_list_with_something_after_it_is_refused(tmp_path: Path) -> None:
     path.write_text('[{"text": "a"}]\n[{"text": "b"}]')
     with pytest.raises(FileError, match="goes on after its list"):
         preview_source(path)
+
+
+def test_no_error_is_made_for_an_entry_that_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "items.json"
+    path.write_text(json.dumps([{"text": "x", "kind": "a"}] * 1000))
+    made = 0
+
+    class CountedError(json.JSONDecodeError):
+        def __init__(self, *arguments: Any) -> None:
+            nonlocal made
+            made += 1
+            super().__init__(*arguments)
+
+    # An error counts the lines before it, which took minutes for a million entries.
+    monkeypatch.setattr(json, "JSONDecodeError", CountedError)
+    assert preview_source(path, "kind").classes == (("a", 1000),)
+    assert made == 0
