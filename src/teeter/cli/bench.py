@@ -91,7 +91,8 @@ TrackOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND:TARGET",
-        help="Also send each round to a tracker, such as tensorboard:FOLDER. May be repeated.",
+        help="Also send each round to a tracker: tensorboard:FOLDER, mlflow:URI, wandb:PROJECT, or "
+        "one of a plugin. May be repeated.",
     ),
 ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import struct
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -22,9 +23,11 @@ from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import setting_named
 from teeter.bench.experiments.tracking import (
     COLUMNS,
+    MlflowTracker,
     TensorBoardTracker,
     Tracker,
     TrackerSet,
+    WandbTracker,
     learner_row,
     make_tracker,
     plugins,
@@ -270,3 +273,92 @@ def test_tensorboard_has_every_round_once(tmp_path: Path) -> None:
     )
     assert [event.value for event in events.Scalars("round")] == [0, 1, 2]
     assert "training_seconds" in events.Tags()["scalars"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow_has_every_round_once(tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("alembic")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for rounds in (0, None, None):
+        finished_run = run(tmp_path / "run", MlflowTracker(uri), rounds=rounds)
+
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    runs = client.search_runs([client.get_experiment_by_name("teeter").experiment_id])
+    assert sorted(run.info.run_name for run in runs) == [
+        "margin-0",
+        "margin-1",
+        "random-0",
+        "random-1",
+    ]
+    (margin,) = [run for run in runs if run.info.run_name == "margin-1"]
+    assert margin.info.status == "FINISHED"
+    assert margin.data.tags["teeter.setting"] == "tiny"
+
+    accuracies = client.get_metric_history(margin.info.run_id, "accuracy")
+    assert [(metric.step, metric.value) for metric in accuracies] == [
+        (round_.labelled, round_.accuracy)
+        for round_ in finished_run.rounds
+        if (round_.strategy, round_.repetition) == ("margin", 1)
+    ]
+
+
+@pytest.mark.slow
+def test_weights_and_biases_has_every_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+    finished_run = run(tmp_path / "run", WandbTracker("digits"))
+    wandb.teardown()
+
+    files = {path.stem: path for path in tmp_path.rglob("run-*.wandb")}
+    assert len(files) == 4, "one for each cell"
+    points = sorted(point for path in files.values() for point in logged_points(path))
+    assert points == sorted(
+        (round_.labelled, round_.number, round_.accuracy) for round_ in finished_run.rounds
+    )
+
+
+def logged_points(path: Path) -> list[tuple[int, int, float]]:
+    """Return the labels, round and accuracy of each point in a file that W&B wrote offline."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    points = []
+    for data in records_of(path.read_bytes()):
+        record = Record.FromString(data)
+        if record.WhichOneof("record_type") == "history":
+            values = {
+                item.key or item.nested_key[0]: json.loads(item.value_json)
+                for item in record.history.item
+            }
+            points.append((values["labelled"], record.history.step.num, values["accuracy"]))
+    return points
+
+
+def records_of(content: bytes) -> Iterator[bytes]:
+    """Yield the records of a LevelDB log, which has parts of records in blocks of 32 KB."""
+    record = b""
+    position = 7  # after the header of the file
+    while position + 7 <= len(content):
+        if 32768 - position % 32768 < 7:
+            position += 32768 - position % 32768
+        _, length, kind = struct.unpack_from("<IHB", content, position)
+        record += content[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # a whole record, or the end of one
+            yield record
+            record = b""
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "wandb"])
+def test_without_the_library_it_says_what_to_install(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, kind, None)
+    with pytest.raises(MissingExtraError, match=f"pip install {kind}"):
+        run(tmp_path / "run", make_tracker(f"{kind}:somewhere"))

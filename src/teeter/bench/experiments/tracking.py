@@ -1,4 +1,4 @@
-"""Trackers: send every round to TensorBoard, or to your own code, as soon as it is recorded.
+"""Trackers: send every round to TensorBoard, MLflow, W&B or your own code, when it is recorded.
 
 The run folder holds all rounds anyway. A tracker shows them elsewhere while a run is going on, and
 may be added to a run later: it then gets the earlier rounds first.
@@ -6,8 +6,10 @@ may be added to a run later: it then gets the earlier rounds first.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
+    "MlflowTracker",
     "RoundKey",
     "Row",
     "TensorBoardTracker",
     "Tracker",
     "TrackerSet",
+    "WandbTracker",
     "learner_row",
     "make_tracker",
     "plugins",
@@ -220,10 +224,24 @@ def _name(tracker: Tracker) -> str:
     return type(tracker).__name__
 
 
+def _cell(row: Row) -> dict[str, Any]:
+    """Return which cell a row belongs to: a strategy in one repetition of a run."""
+    return {name: row.get(name) for name in RoundKey._fields if name != "round"}
+
+
+def _numbers(row: Row) -> dict[str, float]:
+    """Return what can be drawn over the number of labels."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and name not in ("repetition", "labelled", "round")
+    }
+
+
 class TensorBoardTracker:
     """Write rounds for TensorBoard: every number as a curve over the number of labels.
 
-    Needs the extra ``track``.
+    Needs the extra ``bench``.
 
     Args:
         folder: what ``tensorboard --logdir`` shows. It gets a folder for each run, and in it one
@@ -260,10 +278,8 @@ class TensorBoardTracker:
     def write(self, row: Row) -> None:
         """Write every number of a round."""
         writer = self._writer(row)
-        for name, value in row.items():
-            is_key = name in ("repetition", "labelled", "round")
-            if isinstance(value, int | float) and not is_key:
-                writer.add_scalar(name, value, row["labelled"])
+        for name, value in _numbers(row).items():
+            writer.add_scalar(name, value, row["labelled"])
 
         # Last, because begin takes it as the sign that the round is complete.
         writer.add_scalar("round", row["round"], row["labelled"])
@@ -287,9 +303,8 @@ class TensorBoardTracker:
             folder.mkdir(parents=True, exist_ok=True)
 
             # Event files hold numbers only: ``begin`` reads from here which cell they belong to.
-            cell = {name: row.get(name) for name in RoundKey._fields if name != "round"}
             cell_file = folder / "cell.json"
-            cell_file.write_text(json.dumps(cell), encoding="utf-8")
+            cell_file.write_text(json.dumps(_cell(row)), encoding="utf-8")
 
             writer_class = _summary_writer_class()
             self._writers[folder] = writer_class(str(folder))
@@ -306,7 +321,140 @@ def _summary_writer_class() -> Any:
     return SummaryWriter
 
 
-_BUILT_IN: dict[str, Callable[[str], Tracker]] = {"tensorboard": TensorBoardTracker}
+class MlflowTracker:
+    """Write rounds for MLflow 3: a run for each cell, with the number of labels as its steps.
+
+    Needs MLflow, or mlflow-skinny to write to a server.
+
+    Args:
+        uri: where MLflow keeps its runs, such as ``sqlite:///mlflow.db`` or the address of a
+            server. The experiment ``teeter`` is created there.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._client: Any = None
+        self._experiment = ""
+        self._runs: dict[RoundKey, str] = {}
+
+    def begin(self) -> Collection[RoundKey]:
+        """Return the rounds that the runs of the experiment hold.
+
+        Raises:
+            MissingExtraError: if MLflow is not installed.
+        """
+        try:
+            from mlflow import MlflowClient
+        except ImportError:
+            raise MissingExtraError("MLflow is not installed: pip install mlflow.") from None
+
+        self._client = MlflowClient(tracking_uri=self.uri)
+        experiment = self._client.get_experiment_by_name("teeter")
+        if experiment is None:
+            self._experiment = self._client.create_experiment("teeter")
+            return []
+
+        self._experiment = experiment.experiment_id
+        keys: list[RoundKey] = []
+        page_token = None
+        while True:
+            runs = self._client.search_runs([self._experiment], page_token=page_token)
+            for run in runs:
+                cell = {name: run.data.tags.get(f"teeter.{name}") for name in RoundKey._fields}
+                self._runs[round_key({**cell, "round": 0})] = run.info.run_id
+                rounds = self._client.get_metric_history(run.info.run_id, "round")
+                keys += [round_key({**cell, "round": metric.value}) for metric in rounds]
+            page_token = runs.token
+            if not page_token:
+                return keys
+
+    def write(self, row: Row) -> None:
+        """Write every number of a round."""
+        from mlflow.entities import Metric
+
+        key = round_key(row)._replace(round=0)
+        if key not in self._runs:
+            tags = {f"teeter.{name}": str(value or "") for name, value in _cell(row).items()}
+            name = f"{key.strategy}-{key.repetition}"
+            run = self._client.create_run(self._experiment, run_name=name, tags=tags)
+            self._runs[key] = run.info.run_id
+
+        now = int(1000 * time.time())
+        numbers = {**_numbers(row), "round": row["round"]}
+        metrics = [Metric(name, value, now, row["labelled"]) for name, value in numbers.items()]
+        self._client.log_batch(self._runs[key], metrics=metrics)
+
+    def end(self) -> None:
+        """Mark the runs as finished."""
+        for run in self._runs.values():
+            self._client.set_terminated(run)
+
+
+class WandbTracker:
+    """Write rounds for Weights & Biases: a run for each cell.
+
+    Needs wandb. It logs in, works offline and finds its folder as its own variables say, such as
+    ``WANDB_MODE=offline``.
+
+    Args:
+        project: the name of the project.
+    """
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self._runs: dict[RoundKey, Any] = {}
+
+    def begin(self) -> Collection[RoundKey]:
+        """Return nothing: W&B says how far a run is when the run is resumed.
+
+        Raises:
+            MissingExtraError: if wandb is not installed.
+        """
+        _import_wandb()
+        return []
+
+    def write(self, row: Row) -> None:
+        """Write every number of a round, unless the run has it."""
+        key = round_key(row)._replace(round=0)
+        if key not in self._runs:
+            # The same id every time, so that a run that is started again goes on.
+            identity = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=8).hexdigest()
+            run = _import_wandb().init(
+                project=self.project,
+                id=identity,
+                name=f"{key.strategy}-{key.repetition}",
+                group=f"{key.setting}-{key.started}",
+                config=_cell(row),
+                resume="allow",
+                reinit="create_new",
+            )
+            run.define_metric("*", step_metric="labelled")
+            self._runs[key] = run
+
+        run = self._runs[key]
+        if row["round"] >= run.starting_step:
+            run.log({**_numbers(row), "labelled": row["labelled"]}, step=row["round"])
+
+    def end(self) -> None:
+        """Finish the runs, which sends what has not been sent."""
+        for run in self._runs.values():
+            run.finish()
+        self._runs.clear()
+
+
+def _import_wandb() -> Any:
+    try:
+        import wandb
+    except ImportError:
+        raise MissingExtraError("Weights & Biases is not installed: pip install wandb.") from None
+    return wandb
+
+
+_BUILT_IN: dict[str, Callable[[str], Tracker]] = {
+    "mlflow": MlflowTracker,
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+}
 
 plugins: Plugins[Callable[[str], Tracker]] = Plugins(
     "tracker",
@@ -321,8 +469,8 @@ def make_tracker(text: str) -> Tracker:
     """Return the tracker that a text describes.
 
     Args:
-        text: ``KIND:TARGET``. The kind is ``tensorboard``, whose target is a folder, or the name of
-            a plugin.
+        text: ``KIND:TARGET``. The kind is ``tensorboard``, whose target is a folder, ``mlflow``
+            with the address of its store, ``wandb`` with a project, or the name of a plugin.
 
     Raises:
         InputError: if the text is not of that form.
