@@ -211,3 +211,24 @@ def test_without_pyarrow_parquet_says_what_to_install(
         match=r"^Reading Parquet needs pyarrow: pip install 'teeter\[parquet\]'\.$",
     ):
         read_table(csv_of(tmp_path, b"PAR1", "pool.parquet"))
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+def test_the_line_in_which_excel_names_the_separator_is_no_header(
+    separator: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text(f"sep={separator}\ntext{separator}kind\none{separator}a\n")
+    table = read_table(path)
+    assert list(table.columns) == ["text", "kind"]
+    assert table.texts("text") == ["one"]
+    assert table.place(0) == "line 3"
+
+
+def test_of_columns_without_a_name_only_one_may_have_values(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("text,,\none,x,\n")
+    assert read_table(path).texts("text") == ["one"]
+    path.write_text("text,,\none,x,1\n")
+    with pytest.raises(FileError, match=r"2 columns of .* no name: name each"):
+        read_table(path)

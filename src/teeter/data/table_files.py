@@ -395,7 +395,8 @@ def _csv_rows(stream: TextIO, path: Path, delimiter: str) -> Iterator[tuple[int,
         for fields in reader:
             is_blank = not any(field.strip() for field in fields)
             if not names:
-                names = fields  # Blank lines before the header have no fields.
+                # Blank lines before the header have no fields. Excel writes the separator.
+                names = [] if fields == ["sep=", ""] else fields
                 if names:
                     yield first_line_of_row, [name.strip() for name in names]
             elif len(fields) == len(names):
