@@ -390,6 +390,7 @@ PARTS_NOT_REMOTE = {
     "suggestions.visible": "questions have them",
     "items.at": "the map of the page asks for it",
     "items.changed_predictions": "the page of progress asks for them",
+    "items.source_columns": "the server knows them where it reads a file",
     "items.count": "status",
     "items.image": "the images stay with the server, which serves them",
     "items.labels_on_map": "the map of the page asks for them",

@@ -41,6 +41,7 @@ from teeter.campaigns.records import (
     Agreement,
     AnnotatorStats,
     AnswerKind,
+    AnswerOrigin,
     AnswerReceipt,
     CampaignProgress,
     Certificate,
@@ -277,6 +278,13 @@ class RemoteCampaign(_Remote):
     def tell(self, item: str, label: str, *, comment: str | None = None) -> AnswerReceipt:
         """Record the class of an item. It is on the server's disk when this returns."""
         return self._answer(item, AnswerKind.LABEL, comment, label)
+
+    def tell_all(
+        self, items: Sequence[str], label: str, *, origin: AnswerOrigin = AnswerOrigin.BULK
+    ) -> AnswerReceipt:
+        """Record one class for up to 200 items at once. One ``undo`` takes all of it back."""
+        body = {"items": [str(item) for item in items], "label": label, "origin": origin}
+        return self._send(AnswerReceipt, "/answers/bulk", body)
 
     def skip(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Skip an item: it may be asked about again after the next training."""

@@ -50,17 +50,20 @@ def test_a_campaign_learns_by_asking(campaign: Campaign) -> None:
     for number in range(1, 5):
         asked += answer_all(campaign, 20)
         trained = campaign.train()
-        assert (trained.version, trained.labels) == (number, 20 * number)
+        assert (trained.version, trained.labels) == (number, len(set(asked)))
 
-    assert len(set(asked)) == 80
+    # An item that was answered with a prediction in view, and then drawn to measure, came twice.
+    labelled = len(set(asked))
+    assert 76 <= labelled <= 80
 
     status = campaign.status()
-    assert (status.items, status.labelled, status.version, status.open) == (120, 80, 4, 0)
-    assert sum(status.by_class.values()) == 80
+    assert (status.items, status.labelled, status.version, status.open) == (120, labelled, 4, 0)
+    assert sum(status.by_class.values()) == labelled
     assert status.accuracy is not None
     assert status.accuracy.share > 0.7
 
-    assert len(campaign.ask(100)) == 40, "what is left"
+    left = {question.item for question in campaign.ask(100)}
+    assert left >= TRUTH.keys() - set(asked), "what is left"
 
     for item in [question.item for question in campaign.ask(100)]:
         campaign.tell(item, TRUTH[item])

@@ -52,7 +52,7 @@ from teeter.campaigns.items.item import (
     require_printable,
     require_valid_unicode,
 )
-from teeter.campaigns.items.items import Items, source_columns
+from teeter.campaigns.items.items import Items
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
     PreparedEncoder,
@@ -69,6 +69,7 @@ from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Answer,
     AnswerKind,
+    AnswerOrigin,
     AnswerReceipt,
     CampaignProgress,
     ClassDescription,
@@ -104,6 +105,9 @@ from teeter.data.table_files import arrow_table_of, is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError, MissingExtraError
+
+MOST_AT_ONCE = 200
+"""Items that one key press answers at most."""
 
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
@@ -478,8 +482,7 @@ class Campaign(CampaignStore):
 
     def _read_frame(self, table: Any, notes: list[str]) -> Sequence[Item]:
         """Read an arrow table whose columns are those of the campaign's first table."""
-        with self.reading() as view:
-            columns = source_columns(list(view.tables.tables().values()))
+        columns = self.items.source_columns()
         return read_items(table, columns, rows=self.settings.has_rows, notes=notes)
 
     @_paused_collector()
@@ -593,6 +596,54 @@ class Campaign(CampaignStore):
             )
         )
 
+    def tell_all(
+        self,
+        items: Sequence[str],
+        label: str,
+        annotator: str = DEFAULT_ANNOTATOR,
+        *,
+        origin: AnswerOrigin = AnswerOrigin.BULK,
+    ) -> AnswerReceipt:
+        """Record one class for up to 200 items at once. One ``undo`` takes all of it back.
+
+        What the annotator said of one of the items alone stays. Items that measure the model are
+        asked again, blind, and so is one in twenty of the others: see ``Status.bulk_agreement``.
+
+        Args:
+            items: the ids of the items.
+            label: their class.
+            annotator: who says so.
+            origin: ``copy`` if it was said of another item that these are nearly copies of.
+
+        Returns:
+            The receipt: how many answers were recorded, and the number to undo them by.
+
+        Raises:
+            InputError: there are no items, too many, or the class cannot be stored.
+            UnknownNameError: there is no such item or class. Then nothing is recorded.
+        """
+        item_ids = list(dict.fromkeys(str(item) for item in items))
+        if not 0 < len(item_ids) <= MOST_AT_ONCE:
+            raise InputError(
+                f"{len(item_ids):,} items cannot be answered at once: give 1 to {MOST_AT_ONCE}."
+            )
+        if AnswerOrigin(origin).is_single:
+            raise InputError("Answers to several items at once are in bulk, or copies.")
+
+        with self.writing() as change:
+            first: int | None = None
+            count = 0
+            for item in item_ids:
+                answer = Answer(item, annotator, AnswerKind.LABEL, label, origin=origin)
+                receipt = change.answers.record(_validate_answer(answer), bulk=first)
+                if receipt.recorded:
+                    count += 1
+                    first = first or receipt.number
+                    number = receipt.number
+            if first is None:
+                return replace(receipt, count=0)
+            return AnswerReceipt(number, count=count)
+
     def skip(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
@@ -654,7 +705,9 @@ class Campaign(CampaignStore):
                 raise InputError(f"{item_id} has no label to confirm.")
 
             # A second answer, even if it says the same: taking it back takes back the confirmation.
-            answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment)
+            # Who checks a label sees what the model says of it.
+            seen = AnswerOrigin.SEEN
+            answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment, origin=seen)
             number = change.answers.find_repeat(answer, row_id)
             lines = change.history.lines("kept")
             if number is not None and number in [line["answer"] for line in lines]:

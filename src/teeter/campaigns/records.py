@@ -44,6 +44,33 @@ class AnswerKind(StrEnum):
     """The item does not belong in the campaign."""
 
 
+class AnswerOrigin(StrEnum):
+    """How an answer was given. Labels that measure something count only if they were given blind.
+
+    Whoever sees what the model says tends to agree with it. An item that was drawn to measure is
+    asked again, blind, if it was answered in any other way.
+    """
+
+    SINGLE = "single"
+    """About one item, with no prediction in view."""
+    SEEN = "seen"
+    """About one item, with a prediction in view."""
+    BULK = "bulk"
+    """About many items at once."""
+    COPY = "copy"
+    """It was given about another item, of which this one is nearly a copy."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether no prediction was in view."""
+        return self is AnswerOrigin.SINGLE
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a person looked at this item alone."""
+        return self in (AnswerOrigin.SINGLE, AnswerOrigin.SEEN)
+
+
 class ColumnType(StrEnum):
     """What the cells of a column stand for."""
 
@@ -89,6 +116,8 @@ class PickArm(StrEnum):
     """At random and held out of training, to measure the model with."""
     FINISH = "finish"
     """At random from the items that no person had labelled when a model was frozen."""
+    CHECK = "check"
+    """One in twenty of the items that were answered in bulk, to see whether the answers hold."""
 
     @property
     def is_random(self) -> bool:
@@ -290,6 +319,9 @@ class Answer:
     """Its row id; None before it is stored."""
     at: str | None = field(default=None, compare=False)
     """When it was given, in UTC; None before it is stored."""
+    origin: AnswerOrigin = field(default=AnswerOrigin.SINGLE, compare=False)
+    """How it was given. An answer to a pick of the strategy becomes ``seen`` once there is a model.
+    """
 
 
 @dataclass(frozen=True)
@@ -304,6 +336,8 @@ class AnswerReceipt:
     """False if the same was there already, so that nothing was stored."""
     labelled: int | None = None
     """Number of labelled items in the campaign now, where it was counted."""
+    count: int = 1
+    """How many answers were recorded, if there were several at once."""
 
 
 @dataclass(frozen=True)
@@ -313,6 +347,8 @@ class UndoResult:
     answer: Answer
     before: Answer | None
     """The annotator's earlier answer about the item, which holds again."""
+    count: int = 1
+    """How many answers were taken back: all of the same key press."""
 
 
 @dataclass(frozen=True)
@@ -804,6 +840,8 @@ class Status:
     """What the newest model learned from, in a sentence."""
     withdrawn: int = 0
     """Items that were taken out of the campaign."""
+    bulk_agreement: AccuracyEstimate | None = None
+    """How many answers in bulk agree with the blind ones that were asked for to check them."""
 
 
 @dataclass(frozen=True, kw_only=True)

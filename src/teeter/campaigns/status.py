@@ -10,8 +10,14 @@ from typing import Any
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.learning.prior import CLASS_NAMES
-from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
+from teeter.campaigns.learning.stopping import (
+    Progress,
+    estimate_accuracy,
+    estimate_model_accuracy,
+    give_advice,
+)
 from teeter.campaigns.records import (
+    AccuracyEstimate,
     AnswerKind,
     EncoderComparison,
     ModelRound,
@@ -70,7 +76,13 @@ def campaign_status(view: Reading) -> Status:
         comparison=compare_encoders(newest_facts),
         learned=describe_learning(len(models), newest_facts) if models else None,
         withdrawn=len(snapshot.withdrawn),
+        bulk_agreement=_check_bulk_answers(view),
     )
+
+
+def _check_bulk_answers(view: Reading) -> AccuracyEstimate | None:
+    pairs = view.answers.bulk_checks()
+    return estimate_accuracy(sum(in_bulk == blind for in_bulk, blind in pairs), len(pairs))
 
 
 def describe_model(model: StoredModel) -> ModelRound:

@@ -23,6 +23,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning import training
 from teeter.campaigns.learning.rounds import RoundSettings
 from teeter.campaigns.learning.training import train_model
+from teeter.campaigns.records import PickArm
 
 
 def control_items(campaign: Campaign) -> set[str]:
@@ -188,7 +189,7 @@ def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
     def choose_taken_items_too(
         state: selection.RoundState, settings: selection.RoundSettings, n: int
     ) -> list[selection.Pick]:
-        taken = [selection.Pick(item, 1, "picked", {}) for item in sorted(items_of_bob)]
+        taken = [selection.Pick(item, 1, PickArm.PICKED, {}) for item in sorted(items_of_bob)]
         return [*taken, *choose_picks(state, settings, n)]
 
     monkeypatch.setattr(selection, "choose_picks", choose_taken_items_too)

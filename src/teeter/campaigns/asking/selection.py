@@ -8,6 +8,7 @@ rest (see ``finish``), a batch has only these.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from typing import Any, TypeAlias
 
@@ -30,6 +31,9 @@ from teeter.learner.learner import Learner
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
+CHECKED_SHARE = 0.1
+"""At most this share of a batch asks again about items that were answered in bulk."""
+
 ITEMS_PER_AUDIT_ITEM = 4
 """On average, one in so many items of a batch is of the audit set."""
 
@@ -50,7 +54,8 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
         The picks in the order in which they are shown; fewer than n if fewer items are left.
     """
     # Draws of a promise come first and alone, in their order: no other choice may mix with them.
-    draws = [place for place in state.finish_draws if place not in state.taken][:n]
+    taken = state.taken - state.repeatable
+    draws = [place for place in state.finish_draws if place not in taken][:n]
     if draws:
         return [
             Pick(item=state.keys[place], rank=rank, arm=PickArm.FINISH, reason={})
@@ -67,7 +72,9 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     # If other items run out, the audit set fills the batch.
     audit_count = max(audit_count, n - len(available))
     audit = waiting_audit[: min(audit_count, n)]
-    n_left = min(n - len(audit), len(available))
+    checks = sorted(state.checks - state.control)[: math.ceil(CHECKED_SHARE * n)]
+    checks = checks[: n - len(audit)]
+    n_left = min(n - len(audit) - len(checks), len(available))
 
     control_count = int(settings.control * n_left + generator.random())
     control, already_known = _draw_control(
@@ -80,7 +87,8 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     n_picks = min(n_left - len(control), len(candidates))
     picked = _ask_strategy(state, picker, candidates, n_picks)
 
-    arms = dict.fromkeys(control, PickArm.CONTROL) | dict.fromkeys(audit, PickArm.AUDIT)
+    arms = dict.fromkeys(checks, PickArm.CHECK) | dict.fromkeys(control, PickArm.CONTROL)
+    arms |= dict.fromkeys(audit, PickArm.AUDIT)
     random_items = list(arms)
     order = list(picked)
     for random_item in random_items:
@@ -129,7 +137,7 @@ def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integer
 
     sort_keys = {}
     for place, label in state.audit.items():
-        if label is None and place not in taken:
+        if label is None and (place not in taken or place in state.repeatable):
             item_stream = stream(settings.seed, "audit order", state.keys[place])
             sort_keys[place] = item_stream.initial_seed()
 
@@ -158,8 +166,9 @@ def _draw_control(
         Control items to ask now, starting with earlier ones that were skipped, and drawn items that
         cannot be picked now.
     """
-    can_be_asked = set(available.tolist())
-    skipped_before = sorted(can_be_asked & state.control - set(state.labels))[:n_left]
+    can_be_asked = set(available.tolist()) | state.repeatable
+    measuring = state.labels.keys() - state.in_view
+    skipped_before = sorted(can_be_asked & state.control - measuring)[:n_left]
     room = n_left - len(skipped_before)
 
     drawn_before = state.control | set(state.audit)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -202,6 +202,8 @@ class Outcomes:
     """
     labelled_wrong: Booleans
     """For each of those, whether the model's label is wrong."""
+    in_view: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Positions of items with labels of people that say nothing about the model."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,7 @@ def judge_steps(
     prior = ErrorPrior.for_error(terms.error)
     drawn_confidences = confidences[outcomes.drawn]
     labelled_confidences = confidences[outcomes.labelled]
+    in_view_confidences = confidences[outcomes.in_view]
     known_wrong_confidences = confidences[_known_wrong(outcomes)]
 
     results = []
@@ -263,6 +266,7 @@ def judge_steps(
     for step in steps:
         drawn_wrong = outcomes.drawn_wrong[drawn_confidences >= step.threshold]
         labelled_wrong = outcomes.labelled_wrong[labelled_confidences >= step.threshold]
+        n_in_view = int((in_view_confidences >= step.threshold).sum())
 
         step_level = level * step.weight + handed_on
         p_value = smallest_p_value(step.size, drawn_wrong, step.limit, prior)
@@ -283,7 +287,7 @@ def judge_steps(
                 drawn=len(drawn_wrong),
                 wrong=int(drawn_wrong.sum()),
                 known_wrong=known_wrong,
-                remaining=step.size - len(labelled_wrong),
+                remaining=step.size - len(labelled_wrong) - n_in_view,
                 level=step_level,
                 p_value=p_value,
                 holds=holds,

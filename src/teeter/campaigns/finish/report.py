@@ -225,10 +225,12 @@ class SetState:
     """What people say about a set today, by position in the order of the draws."""
 
     labels: Integers
-    """(N,) class indices; -1 for no label."""
+    """(N,) class indices; -1 for no label that was given blind."""
     is_settled: Booleans
     """(N,) whether a person labelled an item or set it aside, so that the model does not label it.
     """
+    is_counted: Booleans
+    """(N,) whether that was done blind, so that it says whether the model is right."""
     is_wrong: Booleans
     """(N,) whether an item that was answered is not what the model says."""
     n_draws: int
@@ -261,13 +263,18 @@ class SetState:
         # What is taken out here is left for the items outside. Items of the set count by the draws,
         # even those that were picked and labelled since.
         labels = np.array([index_of_item.pop(item, -1) for item in finish.items], dtype=np.int64)
+        is_in_view = np.array([item in snapshot.in_view for item in finish.items], dtype=bool)
         is_set_aside = np.array([item in set_aside for item in finish.items], dtype=bool)
         is_skipped = np.array([item in skipped for item in finish.items], dtype=bool)
 
         # Items that are flagged or that no one can tell would get a wrong label from the model, and
         # so might those that are skipped. Leaving them out would flatter it.
         is_settled = (labels >= 0) | is_set_aside
-        is_answered = is_settled | is_skipped
+        # Labels that people gave with a prediction in view, or to many items at once, say nothing
+        # about the model.
+        labels[is_in_view] = -1
+        is_counted = (labels >= 0) | is_set_aside
+        is_answered = is_counted | is_skipped
         is_wrong = is_answered & (labels != finish.predicted)
 
         # Draws count up to the first that has no answer yet: who answers which one first must not
@@ -275,7 +282,7 @@ class SetState:
         unanswered = np.flatnonzero(~is_answered)
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
         outside = np.array(list(index_of_item.values()), dtype=np.int64)
-        return cls(labels, is_settled, is_wrong, n_draws, outside)
+        return cls(labels, is_settled, is_counted, is_wrong, n_draws, outside)
 
 
 def judge_groups(
@@ -296,8 +303,9 @@ def _outcomes_of_group(rows: Integers, state: SetState) -> Outcomes:
     is_wrong = state.is_wrong[rows]
     # The positions are in the order of the draws already.
     drawn = np.flatnonzero(rows < state.n_draws)
-    labelled = np.flatnonzero(state.is_settled[rows])
-    return Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
+    labelled = np.flatnonzero(state.is_counted[rows])
+    in_view = np.flatnonzero(state.is_settled[rows] & ~state.is_counted[rows])
+    return Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled], in_view)
 
 
 def _describe_group(

@@ -84,6 +84,11 @@ class Items(Part):
         with self._campaign.reading() as view:
             return view.tables.columns()
 
+    def source_columns(self) -> ItemColumns:
+        """Return the columns that the texts and ids of the first items came from."""
+        with self._campaign.reading() as view:
+            return source_columns(list(view.tables.tables().values()))
+
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with; empty if it came without any.
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from teeter.campaigns.learning.prior import ClassPrior, PriorReader
 from teeter.campaigns.learning.saved_models import FeatureScaler, rescale_model, scale_features
 from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.review.consensus import read_snapshot
+from teeter.campaigns.review.consensus import bulk_checks, read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.status import count_unencoded
 from teeter.campaigns.store import CampaignStore, Reading
@@ -102,6 +102,14 @@ class RoundState:
     """Places of items that were taken out of the campaign. All of them are taken, too."""
     left_out: frozenset[int] = frozenset()
     """Places of items that no model learns from: flagged, withdrawn or unreadable."""
+    in_view: frozenset[int] = frozenset()
+    """Places of items that nobody answered blind. They measure nothing until somebody does."""
+    repeatable: frozenset[int] = frozenset()
+    """Those of them that are taken only because they were answered. They may be asked again if they
+    are drawn to measure.
+    """
+    checks: frozenset[int] = frozenset()
+    """Those of them that were answered in bulk and are to be checked."""
     unreadable: frozenset[int] = frozenset()
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
@@ -172,7 +180,8 @@ class RoundStateReader:
             scaler=pool.scaler,
         )
 
-        left_out = rows_of(snapshot.left_out | pool.unreadable)
+        left_out_items = snapshot.left_out | pool.unreadable
+        left_out = rows_of(left_out_items)
         audit_rows = rows_of(audit_set) - left_out
         labels = {}
         for item, label in snapshot.labels.items():
@@ -187,13 +196,18 @@ class RoundStateReader:
         settled = answered | assigned | set(snapshot.decisions)
         settled |= pool.unreadable | snapshot.withdrawn
         skipped -= settled
+        repeatable = snapshot.in_view - assigned - left_out_items
+        checks = bulk_checks(snapshot, settings.seed) & repeatable
 
         return RoundState(
             keys=pool.keys,
             features=pool.features,
             classes=tuple(classes),
             labels=training_labels,
-            audit={row: labels.get(row) for row in sorted(audit_rows)},
+            audit={
+                row: None if pool.keys[row] in snapshot.in_view else labels.get(row)
+                for row in sorted(audit_rows)
+            },
             control=rows_of(control_items),
             random=rows_of(random_items),
             taken=rows_of(settled | skipped),
@@ -208,6 +222,9 @@ class RoundStateReader:
             prior=prior,
             withdrawn=rows_of(snapshot.withdrawn),
             left_out=left_out,
+            in_view=rows_of(snapshot.in_view),
+            repeatable=rows_of(repeatable),
+            checks=rows_of(checks),
             unreadable=rows_of(pool.unreadable),
         )
 

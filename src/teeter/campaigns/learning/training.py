@@ -151,7 +151,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
 
     # The model in use was trained on the random items too, so it cannot judge them itself.
-    is_random = [int(place) in state.random for place in places]
+    measuring = state.random - state.in_view
+    is_random = [int(place) in measuring for place in places]
     random_rows = np.flatnonzero(is_random)
     random_labels = labels[random_rows]
     random_probabilities = cross_fit(

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from teeter.base.array_types import Floats, Integers
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
@@ -245,11 +246,18 @@ class CampaignSnapshot:
     left_out: frozenset[str]
     """Items that do not belong: flagged without a reviewer's decision on a class, or withdrawn."""
     withdrawn: frozenset[str] = frozenset()
+    in_view: frozenset[str] = frozenset()
+    """Items that nobody answered blind. Their labels measure nothing: see ``AnswerOrigin``."""
 
     @property
     def labels(self) -> dict[str, str]:
         """The class of every labelled item, by item id."""
         return {item: consensus.label for item, consensus in self.consensus.items()}
+
+    @property
+    def measuring_labels(self) -> dict[str, str]:
+        """The class of every item that was answered blind, by item id."""
+        return {item: label for item, label in self.labels.items() if item not in self.in_view}
 
     def labelled_classes(self) -> set[str]:
         """Return the classes of the items that have a label and belong in the campaign."""
@@ -306,7 +314,9 @@ def read_snapshot(view: Reading) -> CampaignSnapshot:
     # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
     withdrawn = frozenset(view.items.withdrawn())
+    in_view = _answered_in_view(answers) - decisions.keys()
     counted = [answer for answer in answers if answer.item not in withdrawn]
+    counted = _without_overruled(counted, view)
     consensus = combine_answers(counted, classes, view.settings.consensus, decided_labels)
     if withdrawn:
         # A withdrawn item keeps a label, but its answers must not change the labels of other items,
@@ -315,7 +325,54 @@ def read_snapshot(view: Reading) -> CampaignSnapshot:
         consensus = combine_answers(set_aside, classes, ConsensusMethod.MAJORITY) | consensus
 
     left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
-    return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out), withdrawn)
+    return CampaignSnapshot(
+        answers, decisions, consensus, frozenset(left_out), withdrawn, frozenset(in_view)
+    )
+
+
+def _answered_in_view(answers: Iterable[Answer]) -> set[str]:
+    """Return the items whose answers were all given with a prediction in view, or in bulk."""
+    in_view: set[str] = set()
+    blind: set[str] = set()
+    for answer in answers:
+        if answer.kind != AnswerKind.SKIP:
+            items = blind if answer.origin.is_blind else in_view
+            items.add(answer.item)
+    return in_view - blind
+
+
+def _without_overruled(answers: Sequence[Answer], view: Reading) -> list[Answer]:
+    """Leave out answers in bulk where a person looked at the item alone.
+
+    Of items that were drawn to measure, all answers but the blind ones are left out.
+    """
+    if all(answer.origin.is_blind for answer in answers):
+        return list(answers)
+
+    labels = [answer for answer in answers if answer.kind == AnswerKind.LABEL]
+    alone = {answer.item for answer in labels if answer.origin.is_single}
+    blind = {answer.item for answer in labels if answer.origin.is_blind}
+    blind &= view.picks.measuring_items()
+    return [
+        answer
+        for answer in answers
+        if (answer.origin.is_single or answer.item not in alone)
+        and (answer.origin.is_blind or answer.item not in blind)
+    ]
+
+
+_CHECKED = 20
+"""One in so many items that were answered in bulk is asked again, blind."""
+
+
+def bulk_checks(snapshot: CampaignSnapshot, seed: int) -> set[str]:
+    """Return the items whose answers in bulk are to be checked by blind ones."""
+    in_bulk = {answer.item for answer in snapshot.answers if not answer.origin.is_single}
+    return {
+        item
+        for item in in_bulk & snapshot.in_view
+        if stream_seed(seed, "bulk check", item) % _CHECKED == 0
+    }
 
 
 def answers_of_people(answers: Iterable[Answer]) -> list[Answer]:

@@ -68,10 +68,19 @@ def _drop_answered_requests(connection: Connection) -> None:
     connection.exec_driver_sql("DROP TABLE answered_requests")
 
 
+def _add_origins(connection: Connection) -> None:
+    # Nothing is known of earlier answers: they count as they did.
+    connection.exec_driver_sql(
+        "ALTER TABLE answers ADD COLUMN origin TEXT DEFAULT 'single' NOT NULL"
+    )
+    connection.exec_driver_sql("ALTER TABLE answers ADD COLUMN bulk INTEGER")
+
+
 # Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(9, "initial", _create_tables),
     Migration(10, "answered requests dropped", _drop_answered_requests),
+    Migration(11, "origins of answers", _add_origins),
 )
 """All migrations, in the order of their versions."""
 

@@ -184,6 +184,8 @@ answers = _table(
     Column("comment", Text),
     _boolean("live"),  # the annotator's current answer about the item
     Column("undone", Boolean, nullable=False, default=False),
+    Column("origin", Text, nullable=False, server_default=text("'single'")),  # AnswerOrigin
+    Column("bulk", Integer),  # the first answer of the same key press; NULL: it was the only one
     Index("answers_by_item", "item_id", "annotator"),
     Index("answers_by_annotator", "annotator", "id"),
 )

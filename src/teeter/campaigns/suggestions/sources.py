@@ -442,7 +442,7 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
     shown = view.suggestions.shown_with_live_answers()
 
     shown_items = {item for item, _ in shown}
-    labels = snapshot.labels
+    labels = snapshot.measuring_labels
     # Labels that came with a file do not count: an old model may have been trained on them.
     by_people = {answer.item for answer in answers_of_people(snapshot.answers)}
     imported = {answer.item for answer in snapshot.answers} - by_people

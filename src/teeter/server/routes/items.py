@@ -19,6 +19,7 @@ from teeter.campaigns.records import (
     ITEM_FIELDS,
     Answer,
     AnswerKind,
+    AnswerOrigin,
     ImportResult,
     ItemColumns,
     ItemDetails,
@@ -261,7 +262,8 @@ def answer_item(
     kind: Annotated[AnswerKind, Form()] = AnswerKind.LABEL,
 ) -> Response:
     """Record an answer from the page of an item."""
-    campaign.answer(Answer(id, user, kind, label or None))
+    # The page of an item shows what the model predicts.
+    campaign.answer(Answer(id, user, kind, label or None, origin=AnswerOrigin.SEEN))
     return _back_to_item(slug, id)
 
 

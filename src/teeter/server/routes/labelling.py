@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -15,11 +15,12 @@ from teeter.campaigns.asking.questions import (
     open_questions,
     recent_answers,
 )
-from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.campaign import MOST_AT_ONCE, Campaign
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
+    AnswerOrigin,
     AnswerReceipt,
     Permission,
     RecentAnswer,
@@ -59,6 +60,17 @@ class AnswerIn(RequestBody):
     comment: Comment | None = None
     suggestion: ShownSuggestionIn | None = None
     """The suggestion that the annotator saw; None if none was shown."""
+    origin: Literal["single", "seen"] = "single"
+    """``seen`` if a prediction was in view that the server does not know of."""
+
+
+class BulkAnswerIn(RequestBody):
+    """One class for many items."""
+
+    items: list[ItemId] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    label: Label
+    origin: Literal["bulk", "copy"] = "bulk"
+    """``copy`` if it was said of another item that these are nearly copies of."""
 
 
 class ConfirmationIn(RequestBody):
@@ -164,12 +176,26 @@ def record_answer(
 
     Sent again, for example because a response was lost, it counts once.
     """
-    answer = Answer(body.item, user, body.kind, body.label, body.comment)
+    origin = AnswerOrigin(body.origin)
+    answer = Answer(body.item, user, body.kind, body.label, body.comment, origin=origin)
     shown = None
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
     receipt = campaign.answer(answer, shown=shown)
+    get_workspace(request).trainer.ensure_questions(campaign.location, user)
+    return replace(receipt, labelled=campaign.items.count().labelled)
+
+
+@router.post("/answers/bulk")
+def record_answers(
+    request: Request, campaign: CampaignToAnswer, user: User, body: BulkAnswerIn
+) -> AnswerReceipt:
+    """Record one class for up to 200 items at once: all of them, or none. One undo takes all back.
+
+    What you said of one of the items alone stays.
+    """
+    receipt = campaign.tell_all(body.items, body.label, user, origin=AnswerOrigin(body.origin))
     get_workspace(request).trainer.ensure_questions(campaign.location, user)
     return replace(receipt, labelled=campaign.items.count().labelled)
 

@@ -231,7 +231,8 @@ function answer(kind, label) {
     const shown = visibleSuggestion();
     const suggestion = shown && { source: shown.source, label: shown.label };
     remember(item, label ?? kind);
-    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment, suggestion });
+    const origin = isReviewing ? "seen" : "single";
+    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment, suggestion, origin });
   }
 
   byId("comment").value = "";

@@ -19,7 +19,6 @@ from teeter.campaigns.asking.preparing import Preparation
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
-from teeter.campaigns.items.items import source_columns
 from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.learning.encoding import ProgressReport
@@ -341,8 +340,7 @@ def _known_columns(campaign: Campaign, path: Path, columns: ItemColumns) -> Item
     """Return columns with those of the campaign's first table, if a file has them, too."""
     if columns.image is not None:
         return columns
-    with campaign.reading() as view:
-        known = source_columns(list(view.tables.tables().values()))
+    known = campaign.items.source_columns()
     names = preview_source(path).columns
     return replace(
         columns,

@@ -15,15 +15,18 @@ from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, upda
 from teeter.campaigns.records import (
     Answer,
     AnswerKind,
+    AnswerOrigin,
     AnswerReceipt,
     Decision,
+    PickArm,
     PickState,
     ShownSuggestion,
     UndoResult,
 )
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
-from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
+from teeter.campaigns.store.queries.picks import RANDOM_STRATEGY
+from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS, PICKS
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 _ANSWERS = (
@@ -59,6 +62,7 @@ class AnswerQueries(Queries):
         at: str | None = None,
         shown: ShownSuggestion | None = None,
         allow_repeat: bool = False,
+        bulk: int | None = None,
     ) -> AnswerReceipt:
         """Store an answer and close the pick that it answers.
 
@@ -71,6 +75,7 @@ class AnswerQueries(Queries):
             at: when it was given, as times are stored, if that is not now.
             shown: the suggestion that the annotator saw, if any.
             allow_repeat: store the answer even if the annotator's current one says the same.
+            bulk: the first answer of the same key press, if this is a later one.
 
         Raises:
             UnknownNameError: there is no such item or class.
@@ -81,6 +86,7 @@ class AnswerQueries(Queries):
         if answer.kind == AnswerKind.LABEL:
             class_id, name = self._transaction.classes.find(answer.label)
             answer = replace(answer, label=name)
+        answer = replace(answer, origin=self._origin_of(answer, item.row_id))
         if not allow_repeat:
             repeated = self.find_repeat(answer, item.row_id)
             if repeated is not None:
@@ -91,7 +97,18 @@ class AnswerQueries(Queries):
 
         # An answer may come without a pick, from the item's page or an import: it closes none.
         pick = self._transaction.picks.pick_to_answer(item.row_id, asked_of)
-        pick_id, pick_state = pick or (None, None)
+        pick_id, pick_state, arm, strategy = pick or (None, None, PickArm.PICKED, "")
+        if arm.is_random and not answer.origin.is_blind:
+            pick_id = None  # it must still be answered blind
+        # Who answers a pick of the strategy sees what the newest model says of it.
+        is_picked = pick is not None and arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
+        if (
+            is_picked
+            and item.annotators_needed == 1
+            and answer.origin.is_blind
+            and (shown is not None or self._transaction.models.newest_version())
+        ):
+            answer = replace(answer, origin=AnswerOrigin.SEEN)
         number = self._insert(
             schema.answers,
             item_id=item.row_id,
@@ -103,6 +120,8 @@ class AnswerQueries(Queries):
             comment=answer.comment,
             live=True,
             undone=False,
+            origin=answer.origin,
+            bulk=bulk,
         )
 
         if pick_id is not None:
@@ -119,12 +138,14 @@ class AnswerQueries(Queries):
         }
         if late:
             detail["late"] = True
+        if not answer.origin.is_single:
+            detail["origin"] = answer.origin
         self._note(answer.annotator, "answer", detail, answer.item)
         if shown is not None:
             self._transaction.suggestions.record_shown(number, shown)
 
         # The item may be answered without having been asked about, from its page or by a file.
-        self._transaction.picks.remove_ready([item.row_id])
+        self._transaction.picks.remove_ready([item.row_id], is_blind=answer.origin.is_blind)
         self._transaction.picks.extend_leases(asked_of)
         if item.annotators_needed > 1:
             self._transaction.picks.update_missing([item.row_id])
@@ -153,11 +174,25 @@ class AnswerQueries(Queries):
         if last is None:
             return None
 
-        undone = self._take_back(last)
-        if last.pick_id is not None:
-            self._transaction.picks.reopen(last.pick_id, last.item_id)
+        undone = self._take_back_and_reopen(last)
+        if last.bulk is None:
+            return undone
 
-        self._transaction.picks.update_missing([last.item_id])
+        same_key_press = self._select().where(
+            ANSWERS.annotator == annotator,
+            (ANSWERS.bulk == last.bulk) | (ANSWERS.id == last.bulk),
+            ANSWERS.undone.is_(False),
+        )
+        others = self._execute(same_key_press).all()
+        for row in others:
+            self._take_back_and_reopen(row)
+        return replace(undone, count=1 + len(others))
+
+    def _take_back_and_reopen(self, row: Row[Any]) -> UndoResult:
+        undone = self._take_back(row)
+        if row.pick_id is not None:
+            self._transaction.picks.reopen(row.pick_id, row.item_id)
+        self._transaction.picks.update_missing([row.item_id])
         return undone
 
     def _find_undone(self, annotator: str, number: int) -> UndoResult | None:
@@ -230,6 +265,15 @@ class AnswerQueries(Queries):
         self._note(row.annotator, "undo", {"answer": row.id}, row.key)
         return UndoResult(_answer(row), None if before is None else _answer(before))
 
+    def _origin_of(self, answer: Answer, item_row_id: int) -> AnswerOrigin:
+        """Return ``single`` for an answer that repeats what its annotator said blind before."""
+        values = {"item": item_row_id, "annotator": answer.annotator}
+        row = self._execute(_LIVE_ANSWER, values).first()
+        if row is None or (row.kind, row.label) != (answer.kind, answer.label):
+            return answer.origin
+        was_blind = AnswerOrigin(row.origin).is_blind
+        return AnswerOrigin.SINGLE if was_blind else answer.origin
+
     def find_repeat(self, answer: Answer, item_row_id: int) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
 
@@ -241,7 +285,13 @@ class AnswerQueries(Queries):
         values = {"item": item_row_id, "annotator": answer.annotator}
         row = self._execute(_LIVE_ANSWER, values).first()
 
-        if row is None or _answer(row) != answer:
+        if row is None:
+            return None
+        # What a person said of the item alone stays, whatever they say of many at once.
+        was_single = AnswerOrigin(row.origin).is_single
+        if was_single and not answer.origin.is_single:
+            return int(row.id)
+        if _answer(row) != answer or was_single != answer.origin.is_single:
             return None
         # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
         if answer.annotator in self._transaction.picks.holders(item_row_id):
@@ -303,6 +353,19 @@ class AnswerQueries(Queries):
         undone = {about(line) for line in self._transaction.history.lines("undo")}
         confirmed = self._transaction.history.lines("kept")
         return {line["item"]: line["label"] for line in confirmed if about(line) not in undone}
+
+    def bulk_checks(self) -> list[tuple[str, str]]:
+        """Return the classes that items got in bulk and then blind, where that was checked."""
+        checked = select(PICKS.item_id).where(PICKS.arm == PickArm.CHECK)
+        query = self._select().where(ANSWERS.item_id.in_(checked), ANSWERS.undone.is_(False))
+        in_bulk: dict[str, str] = {}
+        blind: dict[str, str] = {}
+        for row in self._execute(query.order_by(ANSWERS.id)):
+            if row.kind == AnswerKind.LABEL:
+                is_single = AnswerOrigin(row.origin).is_single
+                labels = blind if is_single else in_bulk
+                labels[row.key] = row.label
+        return [(in_bulk[item], blind[item]) for item in in_bulk.keys() & blind.keys()]
 
     def skipped_items(self) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
@@ -404,6 +467,7 @@ def _answer(row: Row[Any]) -> Answer:
         row.comment,
         row.id,
         row.at,
+        AnswerOrigin(row.origin),
     )
 
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.records import AnswerKind, PickArm, PickState
+from teeter.campaigns.records import AnswerKind, AnswerOrigin, PickArm, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
@@ -39,7 +39,7 @@ RANDOM_STRATEGY = "random"
 # Statements that every answer executes are built once: building one takes longer than executing it.
 
 _PICKS_TO_ANSWER = (
-    select(PICKS.id, PICKS.state)
+    select(PICKS.id, PICKS.state, PICKS.arm, BATCHES.strategy)
     .join(schema.batches)
     .where(
         PICKS.item_id == bindparam("item"),
@@ -301,6 +301,18 @@ class PickQueries(Queries):
         # An item that came back has several picks. The first one drew it.
         return list(self._scalars(by_item.order_by(func.min(PICKS.id))))
 
+    def measuring_items(self) -> set[str]:
+        """Return the ids of the items that were drawn to measure something."""
+        drawn = (
+            select(ITEMS.key)
+            .join(schema.picks, isouter=True)
+            .where(
+                ITEMS.campaign_id == self._campaign_id,
+                or_(PICKS.arm != PickArm.PICKED, ITEMS.audit),
+            )
+        )
+        return set(self._scalars(drawn))
+
     def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
 
@@ -316,7 +328,8 @@ class PickQueries(Queries):
     def unassigned(self, picks: Sequence[Pick]) -> list[Pick]:
         """Return the picks of items that are neither open, nor ready, answered or withdrawn.
 
-        A skip is no answer: the item may be picked again.
+        A skip is no answer: the item may be picked again. An item that measures something may be
+        picked as long as nobody has answered it blind.
         """
         # The caller holds the write lock, so no one can take an item between this and the insert.
         items = self._transaction.items.by_id([pick.item for pick in picks])
@@ -324,14 +337,23 @@ class PickQueries(Queries):
         is_assigned = PICKS.state.in_((PickState.OPEN, PickState.READY))
         assigned = select(PICKS.item_id).where(is_assigned)
         is_no_skip = ANSWERS.kind != AnswerKind.SKIP
-        answered = select(ANSWERS.item_id).where(ANSWERS.live, is_no_skip)
+        answered = select(ANSWERS.item_id, ANSWERS.origin).where(ANSWERS.live, is_no_skip)
 
         taken = {item.row_id for item in items.values() if item.withdrawn is not None}
         for row in self._in_parts(assigned, PICKS.item_id, row_ids):
             taken.add(row.item_id)
+        in_view: set[int] = set()
         for row in self._in_parts(answered, ANSWERS.item_id, row_ids):
-            taken.add(row.item_id)
-        return [pick for pick in picks if items[pick.item].row_id not in taken]
+            answers = taken if AnswerOrigin(row.origin).is_blind else in_view
+            answers.add(row.item_id)
+
+        free = []
+        for pick in picks:
+            row_id = items[pick.item].row_id
+            may_repeat = pick.arm.is_random and row_id not in taken
+            if may_repeat or row_id not in taken | in_view:
+                free.append(pick)
+        return free
 
     # Assigning without picking
 
@@ -446,7 +468,10 @@ class PickQueries(Queries):
         """Assign picks made ahead, but none of an item that this annotator skipped."""
         # Skipping leaves an item to others: the annotator does not get it back this way.
         skipped = exists().where(
-            ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
+            ANSWERS.item_id == PICKS.item_id,
+            ANSWERS.annotator == annotator,
+            ANSWERS.live,
+            ANSWERS.kind == AnswerKind.SKIP,
         )
         ready = self._select(PickState.READY).where(~skipped)
         rows = self._execute(ready.limit(count)).all()
@@ -472,13 +497,19 @@ class PickQueries(Queries):
 
     # Picks made ahead
 
-    def remove_ready(self, row_ids: Sequence[int]) -> None:
+    def remove_ready(self, row_ids: Sequence[int], *, is_blind: bool = True) -> None:
         """Remove the picks made ahead of items that are open or answered now.
 
         Control items stay drawn, so that they can be counted.
+
+        Args:
+            row_ids: the items.
+            is_blind: whether they were answered blind. If not, those drawn to measure stay ready.
         """
         for part in chunks(row_ids):
             ready = self._execute(_READY_PICKS, {"items": part}).all()
+            if not is_blind:
+                ready = [row for row in ready if not PickArm(row.arm).is_random]
 
             control = [row.id for row in ready if row.arm == PickArm.CONTROL]
             self.set_state(control, PickState.KNOWN)
@@ -612,20 +643,24 @@ class PickQueries(Queries):
 
     # Answers to picks
 
-    def pick_to_answer(self, row_id: int, annotator: str) -> tuple[int, PickState] | None:
-        """Return the pick that an annotator's answer about an item belongs to, and its state.
+    def pick_to_answer(
+        self, row_id: int, annotator: str
+    ) -> tuple[int, PickState, PickArm, str] | None:
+        """Return the pick that an annotator's answer about an item belongs to.
 
         It is the open one, or else the last one that was returned; None if there is neither.
+
+        Returns:
+            Its row id, its state, how it came to be picked, and the strategy of its batch.
         """
         values = {"item": row_id, "annotator": annotator}
         rows = self._execute(_PICKS_TO_ANSWER, values).all()
+        if not rows:
+            return None
 
         # An open pick must be closed, whichever picks of the item were returned before.
-        for row in rows:
-            if row.state == PickState.OPEN:
-                return row.id, PickState.OPEN
-
-        return (rows[-1].id, PickState.RETURNED) if rows else None
+        row = next((row for row in rows if row.state == PickState.OPEN), rows[-1])
+        return row.id, PickState(row.state), PickArm(row.arm), row.strategy
 
     def holders(self, row_id: int) -> list[str]:
         """Return the annotators with whom an item is open, by name."""
