@@ -654,14 +654,7 @@ class _Server:
         self._origin = origin
         self._token = token
         self._csrf: str | None = None
-        self._http = httpx2.Client(
-            base_url=origin,
-            timeout=_TIMEOUT_SECONDS,
-            # A campaign is never closed, so no connection stays open.
-            limits=httpx2.Limits(max_keepalive_connections=0),
-            # A proxy from the environment cannot reach servers on this machine.
-            trust_env=not is_loopback_url(origin),
-        )
+        self._http = _open_http_client(origin)
         self.was_repeated = False
         """Whether the last request was sent more than once."""
 
@@ -699,6 +692,18 @@ class _Server:
             longest_pause=_LONGEST_PAUSE,
             sleep=pause,
         )
+
+
+def _open_http_client(origin: str) -> httpx2.Client:
+    """Return what sends requests. It follows no redirect, which would take the token elsewhere."""
+    return httpx2.Client(
+        base_url=origin,
+        timeout=_TIMEOUT_SECONDS,
+        # A campaign is never closed, so no connection stays open.
+        limits=httpx2.Limits(max_keepalive_connections=0),
+        # A proxy from the environment cannot reach servers on this machine.
+        trust_env=not is_loopback_url(origin),
+    )
 
 
 def _read(record: type[RecordT], answer: bytes) -> RecordT:
