@@ -236,11 +236,14 @@ class PoolHead(ExampleRegression):
                 np.concatenate([weights, labels_of_mean[has_mean]]),
             )
 
+        # scikit-learn before 1.9 fits in the type of the weights.
+        self.coef_: Floats = self.coef_.astype(rows.dtype, copy=False)
+
         # The proportions become a part of the head.
         proportions = _TEMPERATURE * shift
         if K == 2:
             proportions = proportions[1:] - proportions[:1]
-        self.intercept_ += proportions.astype(self.intercept_.dtype)
+        self.intercept_: Floats = (self.intercept_ + proportions).astype(rows.dtype)
 
     def _soft_sums(self, pool: Floats, shift: Floats) -> tuple[Floats, Floats]:
         """Return how many pool rows each class has, (K,), and their sums, (K, D)."""
