@@ -280,7 +280,10 @@ def missing_outputs_are_named(strategy: Strategy) -> None:
 def what_is_given_stays_as_it_was(strategy: Strategy) -> None:
     """Tensors and labels of the context are not modified."""
     context = example_context()
-    tensors = _tensors_of(context)
+    values = [*vars(context.outputs).values(), context.labels]
+    if context.labelled is not None:
+        values.extend(vars(context.labelled).values())
+    tensors = [value for value in values if isinstance(value, Tensor)]
     copies = [tensor.clone() for tensor in tensors]
 
     strategy.select(context, 9)
@@ -358,11 +361,3 @@ def _outputs_with(*names: str) -> Outputs:
     complete = example_context().outputs
     fields = {name: getattr(complete, name) for name in names}
     return Outputs(**fields)
-
-
-def _tensors_of(context: Context) -> list[Tensor]:
-    """Return all tensors that a strategy is given."""
-    values = [*vars(context.outputs).values(), context.labels]
-    if context.labelled is not None:
-        values.extend(vars(context.labelled).values())
-    return [value for value in values if isinstance(value, Tensor)]

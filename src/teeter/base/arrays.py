@@ -232,38 +232,33 @@ def choose_device(device: torch.device | str | None, *values: object) -> torch.d
         InputError: if torch cannot use ``device`` on this machine.
     """
     if device is not None:
-        return _validate_device(device)
+        try:
+            chosen = torch.device(device)
+        except RuntimeError:
+            raise InputError(
+                f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'."
+            ) from None
+
+        if chosen.type == "cuda" and not torch.cuda.is_available():
+            raise InputError(
+                f"Cannot use {str(device)!r}: torch {torch.__version__} finds no GPU here. Try "
+                f"device='cpu'."
+            )
+
+        # Only a try shows whether there is a GPU of that number, or a backend of that name.
+        try:
+            torch.zeros(1, device=chosen).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError):
+            raise InputError(
+                f"Cannot use {str(device)!r}: torch {torch.__version__} has no such device here."
+            ) from None
+        return chosen
     for value in values:
         if isinstance(value, Tensor):
             return value.device
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")
-
-
-def _validate_device(device: torch.device | str) -> torch.device:
-    """Return a device that torch can use. The message of the error says why it cannot."""
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:
-        raise InputError(
-            f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'."
-        ) from None
-
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            f"Cannot use {str(device)!r}: torch {torch.__version__} finds no GPU here. Try "
-            f"device='cpu'."
-        )
-
-    # Only a try shows whether there is a GPU of that number, or a backend of that name.
-    try:
-        torch.zeros(1, device=chosen).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(
-            f"Cannot use {str(device)!r}: torch {torch.__version__} has no such device here."
-        ) from None
-    return chosen
 
 
 def describe_device(device: torch.device) -> str:

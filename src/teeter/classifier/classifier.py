@@ -223,35 +223,29 @@ class Classifier:
         for start in range(0, len(contents), CHUNK):
             chunk = contents[start : start + CHUNK]
             if self.encoder is None:
-                encoding = Encoding(self._require_features(chunk))
+                width = len(self.head.centre)
+                try:
+                    features = np.asarray(chunk, dtype=np.float32)
+                except (TypeError, ValueError):
+                    raise InputError(
+                        f"This classifier was trained on features: give rows of {width} numbers."
+                    ) from None
+
+                if features.ndim != 2 or features.shape[1] != width:
+                    raise InputError(
+                        f"This classifier was trained on {width} features per item, but the data "
+                        f"has the shape {features.shape}."
+                    )
+                # The probabilities of a row with NaN are NaN, and argmax would still name a class.
+                if not np.isfinite(features).all():
+                    raise InputError(
+                        "The features have values that are missing or infinite: replace them."
+                    )
+                encoding = Encoding(features)
             else:
                 # Images may be given as Path objects, but encoders take strings.
                 encoding = self.encoder.encode([str(content) for content in chunk])
             yield start, encoding
-
-    def _require_features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """Return rows of features as an array.
-
-        Raises:
-            InputError: they are not numbers, or not as many as the classifier was trained on.
-        """
-        width = len(self.head.centre)
-        try:
-            features = np.asarray(rows, dtype=np.float32)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"This classifier was trained on features: give rows of {width} numbers."
-            ) from None
-
-        if features.ndim != 2 or features.shape[1] != width:
-            raise InputError(
-                f"This classifier was trained on {width} features per item, but the data has the "
-                f"shape {features.shape}."
-            )
-        # The probabilities of a row with NaN are NaN, and argmax would still name a class.
-        if not np.isfinite(features).all():
-            raise InputError("The features have values that are missing or infinite: replace them.")
-        return features
 
 
 def require_texts(contents: Sequence[Any]) -> list[Any]:

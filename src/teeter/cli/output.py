@@ -330,35 +330,6 @@ class Panel(StrEnum):
     MORE = "More"
 
 
-def write_panels(group: TyperGroup, context: Any, formatter: Any) -> None:
-    """Write the commands of a group into its help, one section per panel.
-
-    Args:
-        group: the group whose help is shown.
-        context: the Click context of the group.
-        formatter: Click's help formatter, which is written to.
-    """
-    panels: dict[str, list[tuple[str, str]]] = {panel.value: [] for panel in Panel}
-    panels[_OTHER_COMMANDS] = []
-
-    commands = [(name, group.commands[name]) for name in group.list_commands(context)]
-    # A group holds many commands, so it comes before single commands. Sorting keeps their order.
-    commands.sort(key=lambda entry: not isinstance(entry[1], TyperGroup))
-    width = max((len(name) for name, _ in commands), default=0)
-
-    for name, command in commands:
-        panel = getattr(command, "rich_help_panel", None) or _OTHER_COMMANDS
-        # All names have one width, so that the columns of all sections are aligned.
-        padded_name = f"{name:{width}}"
-        summary = command.get_short_help_str(_NO_LIMIT)
-        panels[panel].append((padded_name, summary))
-
-    for title, rows in panels.items():
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -431,7 +402,26 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands into the help, grouped by panel."""
-        write_panels(self, ctx, formatter)
+        panels: dict[str, list[tuple[str, str]]] = {panel.value: [] for panel in Panel}
+        panels[_OTHER_COMMANDS] = []
+
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        # A group holds many commands, so it comes before single commands. Sorting keeps their
+        # order.
+        commands.sort(key=lambda entry: not isinstance(entry[1], TyperGroup))
+        width = max((len(name) for name, _ in commands), default=0)
+
+        for name, command in commands:
+            panel = getattr(command, "rich_help_panel", None) or _OTHER_COMMANDS
+            # All names have one width, so that the columns of all sections are aligned.
+            padded_name = f"{name:{width}}"
+            summary = command.get_short_help_str(_NO_LIMIT)
+            panels[panel].append((padded_name, summary))
+
+        for title, rows in panels.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def use_option_names(message: str, options: Mapping[str, str]) -> str:

@@ -25,7 +25,6 @@ from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key,
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,
-    EncoderFunction,
     Encoding,
     normalize_rows,
     run_encoder,
@@ -111,7 +110,18 @@ class EndpointEncoder(Encoder):
 
         request = urllib.request.Request(self.url, body, headers)
         response = self._send(request)
-        return _read_embeddings(response, len(texts), self.url)
+        count = len(texts)
+        unexpected = ServerError(
+            f"The response from {self.url} is not a list of {count} embeddings: check that the "
+            "server offers OpenAI's embeddings interface."
+        )
+        try:
+            entries: list[dict[str, Any]] = json.loads(response)["data"]
+            # A server may return embeddings in any order, with their indexes.
+            by_index = {int(entry["index"]): entry["embedding"] for entry in entries}
+            return [by_index[index] for index in range(count)]
+        except (ValueError, KeyError, TypeError):
+            raise unexpected from None
 
     def _send(self, request: urllib.request.Request) -> bytes:
         """Return the response to a request. Wait and try again while the server is busy."""
@@ -151,21 +161,6 @@ def _describe_refusal(url: str, error: urllib.error.HTTPError) -> str:
     return f"The embeddings server {url} rejected the request with status {error.code}."
 
 
-def _read_embeddings(content: bytes, count: int, url: str) -> list[list[float]]:
-    """Return the embeddings of a response, in the order of the texts."""
-    unexpected = ServerError(
-        f"The response from {url} is not a list of {count} embeddings: check that the server "
-        "offers OpenAI's embeddings interface."
-    )
-    try:
-        entries: list[dict[str, Any]] = json.loads(content)["data"]
-        # A server may return embeddings in any order, with their indexes.
-        by_index = {int(entry["index"]): entry["embedding"] for entry in entries}
-        return [by_index[index] for index in range(count)]
-    except (ValueError, KeyError, TypeError):
-        raise unexpected from None
-
-
 class FunctionEncoder(Encoder):
     """A function of the user that turns texts, or paths of images, into features.
 
@@ -183,7 +178,24 @@ class FunctionEncoder(Encoder):
         self.name = name
         self.kind = kind
         self.folder = folder
-        self._function, self.version = _load_function(name)
+        module_name, _, function_name = name.partition(":")
+        # Unlike python -m, the command teeter does not search the current folder.
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+
+        try:
+            module: Any = import_module(module_name)
+        except Exception as error:  # a user's module may raise anything
+            raise PluginError(f"Cannot import the encoder {name}: {error}.") from error
+
+        function = getattr(module, function_name, None)
+        if not callable(function):
+            raise InputError(
+                f"The module {module_name} has no function {function_name!r}: name an encoder as "
+                "package.module:function."
+            )
+        self._function = function
+        self.version = str(getattr(module, "version", "1"))
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return what the function returns for the contents that can be read."""
@@ -205,29 +217,3 @@ class FunctionEncoder(Encoder):
         if self.kind is ContentKind.IMAGE and self.folder is not None:
             return str(resolve_inside(content, self.folder))
         return content
-
-
-def _load_function(name: str) -> tuple[EncoderFunction, str]:
-    """Import a function, and return it with the version of its module.
-
-    Raises:
-        PluginError: If importing the module fails.
-        InputError: If the module has no such function.
-    """
-    module_name, _, function_name = name.partition(":")
-    # Unlike python -m, the command teeter does not search the current folder.
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-
-    try:
-        module: Any = import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
-        raise PluginError(f"Cannot import the encoder {name}: {error}.") from error
-
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise InputError(
-            f"The module {module_name} has no function {function_name!r}: name an encoder as "
-            "package.module:function."
-        )
-    return function, str(getattr(module, "version", "1"))

@@ -204,7 +204,21 @@ class TransformersImageEncoder(ImageEncoder):
         location = self._source.location
         model = _load(name, lambda: AutoModel.from_pretrained(location))
         self._model = model.to(self._source.device).eval()
-        self.side, self._mean, self._deviation = _read_image_config(self._source, self._model)
+        config: dict[str, Any] = {}
+        if self._source.folder is not None:
+            config_file = self._source.folder / "preprocessor_config.json"
+            if config_file.is_file():
+                config = json.loads(config_file.read_text())
+
+        # CLIP and SigLIP have one config for images and one for texts.
+        vision = getattr(self._model.config, "vision_config", self._model.config)
+        side = getattr(vision, "image_size", _DEFAULT_SIDE)
+        self.side = side if isinstance(side, int) else _DEFAULT_SIDE
+
+        mean = torch.tensor(config.get("image_mean", _DEFAULT_COLOUR))
+        deviation = torch.tensor(config.get("image_std", _DEFAULT_COLOUR))
+        self._mean = mean.view(1, 3, 1, 1)
+        self._deviation = deviation.view(1, 3, 1, 1)
 
     @property
     def checksum(self) -> str:
@@ -228,27 +242,6 @@ class TransformersImageEncoder(ImageEncoder):
             return _normalize(hidden.mean(dim=(2, 3)))
         # The first token of a ViT or DINO stands for the whole image.
         return _normalize(hidden[:, 0])
-
-
-def _read_image_config(
-    source: _PretrainedModel, model: Any
-) -> tuple[int, torch.Tensor, torch.Tensor]:
-    """Return the side of the pictures a model sees, and the mean and deviation of their colours."""
-    config: dict[str, Any] = {}
-    if source.folder is not None:
-        config_file = source.folder / "preprocessor_config.json"
-        if config_file.is_file():
-            config = json.loads(config_file.read_text())
-
-    # CLIP and SigLIP have one config for images and one for texts.
-    vision = getattr(model.config, "vision_config", model.config)
-    side = getattr(vision, "image_size", _DEFAULT_SIDE)
-    if not isinstance(side, int):
-        side = _DEFAULT_SIDE
-
-    mean = torch.tensor(config.get("image_mean", _DEFAULT_COLOUR))
-    deviation = torch.tensor(config.get("image_std", _DEFAULT_COLOUR))
-    return side, mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
 
 
 def _pooled_output(output: Any) -> torch.Tensor:

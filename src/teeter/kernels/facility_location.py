@@ -62,7 +62,12 @@ def facility_location(features: Tensor, n: int) -> Tensor:
     # (N,) each row's largest cosine to a pick, -1 before the first;
     # (N,) float64, at or above each row's gain, -inf for picks.
     covered = features.new_full((len(features),), -1)
-    bounds = cosines.initial_bounds()
+    # Each row's sum over i of (1 + cos), raised by more than its rounding. The sum over i of
+    # cos(z_i, z_j) is the product of z_j with the sum of all unit vectors.
+    total = cosines.units.sum(dim=0, dtype=torch.float64).to(cosines.units.dtype)  # (D,)
+    with full_precision_matmul():
+        gains: Tensor = (cosines.units @ total).double()
+    bounds = gains.add_(len(cosines.units) * (1 + _BOUND_SLACK))
     gain = float(bounds.max())
 
     picks: list[Tensor] = []
@@ -182,14 +187,6 @@ class _CosineCache:
         self.cached = features.new_empty((min(N, capacity), N))
         self.used = 0
         self.slot = features.new_full((N,), -1, dtype=torch.int64)
-
-    def initial_bounds(self) -> Tensor:
-        """Return each row's ``sum over i of (1 + cos)``, raised by more than its rounding: (N,)."""
-        # The sum over i of cos(z_i, z_j) is the product of z_j with the sum of all unit vectors.
-        total = self.units.sum(dim=0, dtype=torch.float64).to(self.units.dtype)  # (D,)
-        with full_precision_matmul():
-            gains: Tensor = (self.units @ total).double()
-        return gains.add_(len(self.units) * (1 + _BOUND_SLACK))
 
     def gains(self, rows: Tensor, covered: Tensor) -> Tensor:
         """Return how much each row would raise the coverage: (B,), (N,) -> (B,) float64."""

@@ -138,14 +138,13 @@ def seed_streaming(
         if not len(drawn_places):
             preferred = _preferred_rows(preference, picks.rows, wanted)
             return np.concatenate([picks.rows, preferred])
-        fetched.mark_drawn(first_draws)
+        fetched.drawn_count += first_draws
 
         picks, places, nearest = _decide(drawn_places, fetched, picks, wanted, generator)
-        fetched.record_distances(
-            places,
-            nearest,
-            pick_count=len(picks.rows),
-        )
+        # The bounds of drawn rows become their distances to the nearest of the picks so far.
+        pick_count = len(picks.rows)
+        fetched.bounds[places] = nearest
+        fetched.picks_seen[places] = pick_count
 
     return picks.rows
 
@@ -318,21 +317,6 @@ class _FetchedRows:
             places[j] = place
 
         return places, len(first_ends)
-
-    def mark_drawn(self, count: int) -> None:
-        """Move the next ``count`` fetched rows to the state *drawn*."""
-        self.drawn_count += count
-
-    def record_distances(
-        self,
-        places: IntArray,
-        nearest: FloatArray,
-        *,
-        pick_count: int,
-    ) -> None:
-        """Lower the bounds of drawn rows to their distances to the nearest of the picks so far."""
-        self.bounds[places] = nearest
-        self.picks_seen[places] = pick_count
 
 
 @dataclass(frozen=True)

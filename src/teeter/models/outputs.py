@@ -119,7 +119,18 @@ class Outputs:
             )
 
         self._check_head()
-        self._check_not_probabilities()
+        # With features and head, the logits were compared with those of the head.
+        if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
+            raise InputError(
+                "All rows of logits are non-negative and sum to 1, as probabilities do: pass them "
+                "as probabilities= instead. If they are logits, subtract 1 from all of them, which "
+                "changes no pick."
+            )
+        if self.posterior_logits is not None and are_probabilities(self.posterior_logits):
+            raise InputError(
+                "All rows of posterior_logits are non-negative and sum to 1, as probabilities do: "
+                "pass their logarithms instead."
+            )
 
     def __repr__(self) -> str:
         shapes = []
@@ -307,21 +318,6 @@ class Outputs:
                 f"logits differ from features @ weight.T + bias by up to "
                 f"{float(largest_difference):.3g}: the features must be the inputs of the head "
                 f"that computes these logits."
-            )
-
-    def _check_not_probabilities(self) -> None:
-        """Refuse probabilities instead of logits: their softmax would rank rows wrongly."""
-        # With features and head, the logits were compared with those of the head.
-        if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
-            raise InputError(
-                "All rows of logits are non-negative and sum to 1, as probabilities do: pass them "
-                "as probabilities= instead. If they are logits, subtract 1 from all of them, which "
-                "changes no pick."
-            )
-        if self.posterior_logits is not None and are_probabilities(self.posterior_logits):
-            raise InputError(
-                "All rows of posterior_logits are non-negative and sum to 1, as probabilities do: "
-                "pass their logarithms instead."
             )
 
 

@@ -128,7 +128,15 @@ class ShardCandidates:
             return self._select_by_ldm(strategy)
 
         if isinstance(strategy, TopKStrategy) and strategy.row_independent:
-            return self._select_by_score(strategy)
+            # No seed: a row-independent score has no randomness, so all seeds share the files.
+            job = self._make_job(self.request.strategy, rays=0, subspace=None, seed=0)
+            scores, _ = self._score_shards(job)
+
+            keys = scores
+            if strategy.best == "largest":
+                keys = -scores
+            picks = np.argsort(keys, kind="stable")[: self.request.n]
+            return self._describe_picks(picks, candidates=len(self), score=scores[picks])
 
         if not strategy.needs:
             rows = _draw_rows(len(self), self.request.n, self.request.seed)
@@ -231,18 +239,6 @@ class ShardCandidates:
             ahead=ahead,
             generator=generator,
         )
-
-    def _select_by_score(self, strategy: TopKStrategy) -> Selection:
-        """Pick the rows of the best scores."""
-        # No seed: a row-independent score has no randomness, so all seeds share the files.
-        job = self._make_job(self.request.strategy, rays=0, subspace=None, seed=0)
-        scores, _ = self._score_shards(job)
-
-        keys = scores
-        if strategy.best == "largest":
-            keys = -scores
-        picks = np.argsort(keys, kind="stable")[: self.request.n]
-        return self._describe_picks(picks, candidates=len(self), score=scores[picks])
 
     def _select_from_sample(self, strategy: Strategy) -> Selection:
         """Let a strategy that needs all its candidates at once pick from a uniform sample."""

@@ -100,19 +100,6 @@ class SelectionRequest:
 
     def __post_init__(self) -> None:
         """Refuse a request that cannot be met, before anything is read."""
-        self._check_exclusive_arguments()
-        validate_seed(self.seed)
-        # How many candidates there are is known only when the pool is open: see validate_count.
-        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
-            raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
-
-        if self.reference < 1 or self.candidates < 1:
-            raise InputError(
-                f"Cannot draw {self.reference} reference rows and {self.candidates} candidates: "
-                "ask for 1 or more of each."
-            )
-
-    def _check_exclusive_arguments(self) -> None:
         # All three provide the head: stored, as part of a model, or trained on labelled rows.
         head_sources = self._given("head", "model", "labels")
         if len(head_sources) > 1:
@@ -137,6 +124,16 @@ class SelectionRequest:
                 raise InputError(
                     f"{names} can be used only with engine=: leave it out, or pass engine='local'."
                 )
+        validate_seed(self.seed)
+        # How many candidates there are is known only when the pool is open: see validate_count.
+        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
+            raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
+
+        if self.reference < 1 or self.candidates < 1:
+            raise InputError(
+                f"Cannot draw {self.reference} reference rows and {self.candidates} candidates: "
+                "ask for 1 or more of each."
+            )
 
     def _given(self, *names: str) -> list[str]:
         """Return the arguments that are not None, as error messages mention them."""

@@ -84,7 +84,19 @@ class ProbCover(Strategy):
         """Return the row that covers most, then the row that covers most of the rest, and so on."""
         radius = self.radius
         if radius is None:
-            radius = self._estimate_radius(context)
+            if context.n_classes is None:
+                raise InputError(
+                    "probcover derives its radius from the number of classes, which is unknown: "
+                    "pass radius=."
+                )
+
+            # The paper's estimate of delta: the largest radius at which the share ``purity`` of
+            # balls holds one pseudo-class, with k-means clusters of the unit vectors as
+            # pseudo-classes.
+            n_clusters = min(context.n_classes, len(context))
+            units = Cosine(context.features).units
+            clusters, _, _ = k_means(units, n_clusters, generator=context.generator)
+            radius = purity_radius(context.features, clusters, self.purity)
 
         # Algorithm 1 of the paper: in the graph that joins rows closer than the radius, drop the
         # edges into covered rows and pick the row of largest out-degree.
@@ -94,20 +106,6 @@ class ProbCover(Strategy):
             n,
             centres=_labelled_features(context),
         )
-
-    def _estimate_radius(self, context: Context) -> float:
-        if context.n_classes is None:
-            raise InputError(
-                "probcover derives its radius from the number of classes, which is unknown: pass "
-                "radius=."
-            )
-
-        # The paper's estimate of delta: the largest radius at which the share ``purity`` of balls
-        # holds one pseudo-class, with k-means clusters of the unit vectors as pseudo-classes.
-        n_clusters = min(context.n_classes, len(context))
-        units = Cosine(context.features).units
-        clusters, _, _ = k_means(units, n_clusters, generator=context.generator)
-        return purity_radius(context.features, clusters, self.purity)
 
 
 @registry.register("typiclust")

@@ -451,28 +451,25 @@ class _CudaGraphEpoch:
 
         for _ in trainer.batch_sizes:
             trainer.program.advance(trainer.max_batch_size)
-            self._run_step()
+            # Warm up first, then record the step once, and replay it from then on.
+            if self.graph is not None:
+                self.graph.replay()
+            elif self.warm_up_steps < _WARM_UP_STEPS:
+                # Take a step on a side stream, which torch requires before a recording.
+                main_stream = torch.cuda.current_stream(self.trainer.device)
+                side_stream = torch.cuda.Stream(self.trainer.device)
+
+                side_stream.wait_stream(main_stream)
+                with torch.cuda.stream(side_stream):
+                    self._step()
+                main_stream.wait_stream(side_stream)
+                self.warm_up_steps += 1
+            else:
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph):  # records the step without taking it
+                    self._step()
+                self.graph.replay()
         return self.total_losses / trainer.row_count
-
-    def _run_step(self) -> None:
-        """Take one step: warm up first, then record the step once, and replay it from then on."""
-        if self.graph is not None:
-            self.graph.replay()
-        elif self.warm_up_steps < _WARM_UP_STEPS:
-            # Take a step on a side stream, which torch requires before a recording.
-            main_stream = torch.cuda.current_stream(self.trainer.device)
-            side_stream = torch.cuda.Stream(self.trainer.device)
-
-            side_stream.wait_stream(main_stream)
-            with torch.cuda.stream(side_stream):
-                self._step()
-            main_stream.wait_stream(side_stream)
-            self.warm_up_steps += 1
-        else:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):  # records the step without taking it
-                self._step()
-            self.graph.replay()
 
     def _step(self) -> None:
         """Take the step of ``step_number``.

@@ -201,7 +201,7 @@ def newest_facts(campaign: Campaign) -> dict[str, object]:
 def predict_all(campaign: Campaign, state: RoundState) -> dict[str, str]:
     predictions = predict_items(state, RoundSettings.from_settings(campaign.settings))
     assert predictions is not None
-    labels = [prediction.label for prediction in predictions]
+    labels = [label for label, _ in predictions]
     return dict(zip(state.keys, labels, strict=True))
 
 

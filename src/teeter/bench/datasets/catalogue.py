@@ -526,7 +526,20 @@ def dataset_from_function(
         classes = tuple(classes)
 
     def read(_: object) -> RawDataset:
-        return _read_from_function(load, classes)
+        source = _qualified_name(load)
+
+        try:
+            x_train, y_train, x_test, y_test = load()
+        except TeeterError:
+            raise
+        except Exception as error:  # Another package's code may raise anything.
+            raise PluginError(
+                f"{source} did not return x_train, y_train, x_test and y_test: {error}."
+            ) from error
+
+        train = _labelled_rows(x_train, y_train, "y_train", classes, source)
+        test = _labelled_rows(x_test, y_test, "y_test", classes, source)
+        return RawDataset(train, test)
 
     return DatasetSpec(
         name=_qualified_name(load),
@@ -544,25 +557,6 @@ def _qualified_name(load: Callable[[], Any]) -> str:
     # A functools.partial or another callable object has no name: use that of its class.
     named = load if inspect.isroutine(load) else type(load)
     return f"{named.__module__}.{named.__qualname__}"
-
-
-def _read_from_function(
-    load: Callable[[], Sequence[Any]], classes: Sequence[str] | int
-) -> RawDataset:
-    source = _qualified_name(load)
-
-    try:
-        x_train, y_train, x_test, y_test = load()
-    except TeeterError:
-        raise
-    except Exception as error:  # Another package's code may raise anything.
-        raise PluginError(
-            f"{source} did not return x_train, y_train, x_test and y_test: {error}."
-        ) from error
-
-    train = _labelled_rows(x_train, y_train, "y_train", classes, source)
-    test = _labelled_rows(x_test, y_test, "y_test", classes, source)
-    return RawDataset(train, test)
 
 
 def _labelled_rows(

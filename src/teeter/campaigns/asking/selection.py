@@ -220,9 +220,9 @@ def _collect_reasons(
     # All at once: a call per item would cost more than the model itself.
     learner = load_learner(state, settings)
     predictions = predict_rows(state, learner, state.features[list(places)])
-    for place, prediction in zip(places, predictions, strict=True):
-        reasons[place]["predicted"] = prediction.label
-        reasons[place]["probability"] = round(prediction.probability, 4)
+    for place, (label, probability) in zip(places, predictions, strict=True):
+        reasons[place]["predicted"] = label
+        reasons[place]["probability"] = round(probability, 4)
     return reasons
 
 

@@ -55,7 +55,7 @@ from teeter.campaigns.store import (
     Writing,
 )
 from teeter.campaigns.store.queries.imported_tables import StoredRow
-from teeter.campaigns.store.queries.items import Deduplicated, deduplicate
+from teeter.campaigns.store.queries.items import deduplicate
 from teeter.data.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, format_card, parse_card, run_encoder
 from teeter.errors import InputError, UnknownItemError
@@ -101,10 +101,9 @@ def store_items(
             current = view.encodings.current()
             newest_row_id = view.items.newest_row_id()
             n_stored = view.items.count()
-            deduplicated = deduplicate(items, view.items.comparable(items))
-            labels = _collect_labels(deduplicated, view.classes.names())
+            new, _, by_stored_id = deduplicate(items, view.items.comparable(items))
+            labels = _collect_labels(by_stored_id, view.classes.names())
 
-        new = deduplicated.new
         vectors: dict[str, Vectors] = {}
         prepared = None
         if encoder is not None and any(item.features is None for item in new):
@@ -130,9 +129,7 @@ def store_items(
                 continue
 
             added, duplicates = change.items.add(items, who)
-            rows = [
-                (key, item.key, item.row) for key, item in deduplicated.all if item.row is not None
-            ]
+            rows = [(key, item.key, item.row) for key, item in by_stored_id if item.row is not None]
             if rows:
                 change.tables.add(rows)
             if vectors:
@@ -155,10 +152,12 @@ def store_items(
         return result, prepared
 
 
-def _collect_labels(deduplicated: Deduplicated, classes: Sequence[str]) -> list[tuple[str, str]]:
+def _collect_labels(
+    items: Sequence[tuple[str, Item]], classes: Sequence[str]
+) -> list[tuple[str, str]]:
     """Return the labels that came with items, by the id under which an item is stored."""
     labels = []
-    for key, item in deduplicated.all:
+    for key, item in items:
         if item.label is None:
             continue
         # A table may write NA for a missing label, but a class may also be called NA.

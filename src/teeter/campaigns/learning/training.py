@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -105,13 +105,6 @@ class ModelFacts(TypedDict):
     """How many unlabelled items it learned from; left out if its head is no pool head."""
     items: NotRequired[list[int]]
     """How many items there were, and how many of them were withdrawn; with ``pool`` only."""
-
-
-class PredictedClass(NamedTuple):
-    """The most probable class of an item."""
-
-    label: str
-    probability: float
 
 
 def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, ModelFacts]:
@@ -370,8 +363,8 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
 
 
-def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedClass] | None:
-    """Predict the class of every item with the newest model; None if there is no model."""
+def predict_items(state: RoundState, settings: RoundSettings) -> list[tuple[str, float]] | None:
+    """Predict every item's class, with its probability, by the newest model; None without one."""
     if state.weights is None:
         return None
 
@@ -416,11 +409,8 @@ def judge_labels(state: RoundState, places: Integers, labels: Integers, head: st
     return out_of_fold(state.features[places], labels, head=head, pool=pool)
 
 
-def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:
-    """Predict the classes of rows of features (M, D) with a trained learner.
-
-    The probabilities are calibrated.
-    """
+def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[tuple[str, float]]:
+    """Predict the classes of rows of features (M, D), with their calibrated probabilities."""
     temperature = 1.0
     if state.weights is not None:
         temperature = load_temperature(state.weights)
@@ -430,7 +420,7 @@ def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list
     seen = seen_classes(learner, len(state.classes))
     predictions = []
     for column, probability in zip(columns.tolist(), highest.tolist(), strict=True):
-        predictions.append(PredictedClass(state.classes[seen[column]], probability))
+        predictions.append((state.classes[seen[column]], probability))
     return predictions
 
 

@@ -343,7 +343,11 @@ def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:
     """Return an item as ``Campaign.add`` takes it."""
     given = item.model_dump(exclude={"columns"}, exclude_none=True)
     if settings.has_rows:
-        _require_row(item)
+        if item.text is not None or item.image is not None or item.features is not None:
+            raise InputError("The items of this campaign are rows: give them columns only.")
+        for name in ("id", "label"):
+            if name in item.columns:
+                raise InputError(f"Give {name!r} beside the columns of a row, not among them.")
         return {**item.columns, **given}
 
     # A path would name a file of the server.
@@ -355,14 +359,6 @@ def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:
     if reserved:
         raise InputError(f"A column cannot be called {sorted(reserved)[0]!r}: rename the column.")
     return {**item.columns, **given}
-
-
-def _require_row(item: ItemIn) -> None:
-    if item.text is not None or item.image is not None or item.features is not None:
-        raise InputError("The items of this campaign are rows: give them columns only.")
-    for name in ("id", "label"):
-        if name in item.columns:
-            raise InputError(f"Give {name!r} beside the columns of a row, not among them.")
 
 
 def _wait_for(future: Future[ResultT]) -> ResultT:

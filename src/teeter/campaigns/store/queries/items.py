@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -82,18 +82,9 @@ _KIND_OF_FILTER = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Deduplicated:
-    """New items, compared with those of a campaign."""
-
-    new: list[Item] = field(default_factory=list)
-    duplicates: list[tuple[str, str]] = field(default_factory=list)
-    """The id that an item came with, and the id of the stored item with the same content."""
-    all: list[tuple[str, Item]] = field(default_factory=list)
-    """Every item, with the id that it is stored under."""
-
-
-def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplicated:
+def deduplicate(
+    items: Iterable[Item], stored: Iterable[StoredItem]
+) -> tuple[list[Item], list[tuple[str, str]], list[tuple[str, Item]]]:
     """Find the items whose content is new.
 
     Items of features are compared by their ids too, because equal vectors may be different things.
@@ -101,6 +92,10 @@ def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplic
     Args:
         items: the items to add.
         stored: the items of the campaign.
+
+    Returns:
+        The new items; the duplicates, each as the id that it came with and the id of the stored
+        item with the same content; and every item with the id that it is stored under.
 
     Raises:
         InputError: two items have the same id and different contents.
@@ -111,25 +106,27 @@ def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplic
         id_of_content[_content_key(row.kind, row.digest, row.item_id)] = row.item_id
 
     taken_ids = set(id_of_content.values())
-    result = Deduplicated()
+    new = []
+    duplicates = []
+    by_stored_id = []
 
     for item in items:
         content = _content_key(item.kind, item.digest, item.key)
 
         if content in id_of_content:
-            result.duplicates.append((item.key, id_of_content[content]))
+            duplicates.append((item.key, id_of_content[content]))
         elif item.key in taken_ids:
             raise InputError(
                 f"Two different items have the id {quote_id(item.key)}: give each its own id."
             )
         else:
-            result.new.append(item)
+            new.append(item)
             id_of_content[content] = item.key
             taken_ids.add(item.key)
 
-        result.all.append((id_of_content[content], item))
+        by_stored_id.append((id_of_content[content], item))
 
-    return result
+    return new, duplicates, by_stored_id
 
 
 def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
@@ -355,11 +352,11 @@ class ItemQueries(Queries):
         # Compared again inside the write transaction: others may have added items since the caller
         # did so.
         items = list(items)
-        result = deduplicate(items, self.comparable(items))
+        new, duplicates, _ = deduplicate(items, self.comparable(items))
         now = self._transaction.now()
 
         rows = []
-        for item in result.new:
+        for item in new:
             row = {
                 "key": item.key,
                 "kind": item.kind,
@@ -372,8 +369,8 @@ class ItemQueries(Queries):
         self._insert_all(schema.items, rows)
 
         # The new items and the ids that stand for others, in lines that are not too long.
-        item_ids = [item.key for item in result.new]
-        aliases = [[given, stored] for given, stored in result.duplicates if given != stored]
+        item_ids = [item.key for item in new]
+        aliases = [[given, stored] for given, stored in duplicates if given != stored]
         for start in range(0, max(len(item_ids), len(aliases)), _MOST_IDS_IN_LINE):
             part = slice(start, start + _MOST_IDS_IN_LINE)
             detail = {
@@ -384,7 +381,7 @@ class ItemQueries(Queries):
             }
             self._note(who, "added", detail)
 
-        return result.new, result.duplicates
+        return new, duplicates
 
     def aliases(self) -> dict[str, str]:
         """Return the ids that duplicates came with, and the id of the stored item for each."""

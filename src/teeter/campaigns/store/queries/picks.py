@@ -387,7 +387,8 @@ class PickQueries(Queries):
         """
         # In this order, so that the annotator who asks keeps items whose lease has just expired.
         self.extend_leases(annotator)
-        self.expire_leases(asking=annotator)
+        expired = BATCHES.lease_end <= self._transaction.now()
+        self._return_picks(and_(expired, BATCHES.annotator != annotator), by="lease")
 
         # Shared items first: the sooner all annotators answered, the sooner disagreements show.
         shared = self._assign_shared(annotator, count)
@@ -557,21 +558,6 @@ class PickQueries(Queries):
             return False
         # Stored times sort as text, because all are in UTC with the same number of digits.
         return str(first_end) < self._transaction.time_after(self._transaction.lease_seconds / 2)
-
-    def expire_leases(self, asking: str | None = None) -> int:
-        """Return the picks whose lease has expired to the pool.
-
-        Args:
-            asking: an annotator who keeps their picks because they are at work.
-
-        Returns:
-            How many picks were returned.
-        """
-        expired = BATCHES.lease_end <= self._transaction.now()
-        if asking is not None:
-            expired = and_(expired, BATCHES.annotator != asking)
-
-        return self._return_picks(expired, by="lease")
 
     def release(self, annotator: str, who: str) -> int:
         """Return all open picks of an annotator to the pool, and return how many there were."""
