@@ -435,52 +435,34 @@ def build_network(
     if name not in NETWORKS:
         return _build_plugin_network(name, shape, classes, seed, options)
 
-    # These flatten their rows, so rows of any shape will do.
-    flat_builders: dict[str, NetworkBuilder] = {
-        "linear": linear,
-        "mlp": mlp,
-    }
-    if name in flat_builders:
-        build = flat_builders[name]
-        _require_known_options(name, build, options)
-        width = int(np.prod(shape))
-        return build(width, classes, seed=seed, **options)
-
-    if len(shape) != 3 or shape[1] != shape[2]:
+    if name in ("linear", "mlp"):
+        # These flatten their rows, so rows of any shape will do.
+        sizes: tuple[int, ...] = (int(np.prod(shape)),)
+    elif len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(
             f"{name} takes square images, but the rows have the shape {shape}: choose mlp or "
             f"linear."
         )
+    else:
+        # ResNet-18 ends in an average over the whole image, so it needs no side.
+        sizes = shape[:1] if name == "resnet-18" else shape[:2]
 
-    # ResNet-18 ends in an average over the whole image, so it needs no side.
-    channels, side, _ = shape
-    if name == "resnet-18":
-        _require_known_options(name, resnet_18, options)
-        return resnet_18(channels, classes, seed=seed, **options)
-
-    image_builders: dict[str, NetworkBuilder] = {
+    builders: dict[str, NetworkBuilder] = {
+        "linear": linear,
+        "mlp": mlp,
         "s-cnn": s_cnn,
         "k-cnn": k_cnn,
         "wrn-16-8": wrn_16_8,
+        "resnet-18": resnet_18,
     }
-    build = image_builders[name]
-    _require_known_options(name, build, options)
-    return build(channels, side, classes, seed=seed, **options)
-
-
-def _require_known_options(
-    name: str,
-    build: NetworkBuilder,
-    options: dict[str, Any],
-) -> None:
-    """Refuse options that the function of a network does not take as keywords."""
+    build = builders[name]
     option_names = []
     for parameter in inspect.signature(build).parameters.values():
         is_option = parameter.kind is parameter.KEYWORD_ONLY
         if is_option and parameter.name != "seed":
             option_names.append(parameter.name)
-
     require_options(f"The network {name}", options, option_names)
+    return build(*sizes, classes, seed=seed, **options)
 
 
 def _build_plugin_network(

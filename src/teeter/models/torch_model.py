@@ -10,10 +10,11 @@ of its last layer, then it has no head, and what it returns are its logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -610,18 +611,13 @@ def _record_linear_layers(
         InputError: if rows are too wide or too narrow for a layer.
     """
     layers = {}
-    checks = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            layers[name] = module
-            width_check = _width_check(model, name)
-            checks.append(module.register_forward_pre_hook(width_check, with_kwargs=True))
-
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Linear):
+                layers[name] = module
+                check = partial(_check_width, f"{name!r} of {type(model).__name__}")
+                hooks.enter_context(module.register_forward_pre_hook(check, with_kwargs=True))
         return _record_layers(model, batch, device, layers)
-    finally:
-        for check in checks:
-            check.remove()
 
 
 def _record_layers(
@@ -634,45 +630,35 @@ def _record_layers(
     # The hooks append to the list, because they cannot return anything to here.
     calls: list[_LayerCall] = []
 
-    def recorder(layer: str) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], None]:
-        def record(
-            module: nn.Module,
-            args: Any,
-            kwargs: dict[str, Any],
-            output: Tensor,
-        ) -> None:
-            layer_input = args[0] if args else kwargs["input"]
-            # Copies, because later layers may work in place.
-            call = _LayerCall(layer, layer_input.detach().clone(), output.detach().clone())
-            calls.append(call)
+    def record(
+        layer: str,
+        module: nn.Module,
+        args: Any,
+        kwargs: dict[str, Any],
+        output: Tensor,
+    ) -> None:
+        layer_input = args[0] if args else kwargs["input"]
+        # Copies, because later layers may work in place.
+        call = _LayerCall(layer, layer_input.detach().clone(), output.detach().clone())
+        calls.append(call)
 
-        return record
-
-    hooks = []
-    for name, module in layers.items():
-        hooks.append(module.register_forward_hook(recorder(name), with_kwargs=True))
-
-    try:
+    with ExitStack() as hooks:
+        for name, module in layers.items():
+            hook = module.register_forward_hook(partial(record, name), with_kwargs=True)
+            hooks.enter_context(hook)
         results = _run_batch(model, batch, device)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return calls, results
 
 
-def _width_check(model: nn.Module, name: str) -> Callable[[nn.Module, Any, dict[str, Any]], None]:
-    """Return a hook that refuses rows which are too wide or too narrow for a linear layer."""
-
-    def check(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        layer_input = args[0] if args else kwargs["input"]
-        width = layer_input.shape[-1]
-        if width != layer.in_features:
-            raise InputError(
-                f"The linear layer {name!r} of {type(model).__name__} takes {layer.in_features} "
-                f"numbers per row, but gets {width}: check the width of the data."
-            )
-
-    return check
+def _check_width(name: str, layer: nn.Linear, args: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse rows which are too wide or too narrow for a linear layer."""
+    layer_input = args[0] if args else kwargs["input"]
+    width = layer_input.shape[-1]
+    if width != layer.in_features:
+        raise InputError(
+            f"The linear layer {name} takes {layer.in_features} numbers per row, but gets {width}: "
+            "check the width of the data."
+        )
 
 
 def _require_head(

@@ -54,7 +54,7 @@ _PAPER_REPETITIONS = 5
 
 def deltas_table(comparison: RunComparison) -> ReportTable:
     """Return each strategy's accuracy, its gain over Random and how far LDM-S leads it."""
-    strategies = list(comparison.accuracy)
+    rows = [_delta_row(comparison, name) for name in comparison.accuracy]
 
     return ReportTable(
         name="deltas",
@@ -62,13 +62,17 @@ def deltas_table(comparison: RunComparison) -> ReportTable:
             f"{comparison.name}: mean accuracy over the rounds after the first, and gains in "
             "points of accuracy."
         ),
-        data=[_delta_row(comparison, name) for name in strategies],
-        shown=[_delta_cells(comparison, name) for name in strategies],
+        data=[row for row, _ in rows],
+        shown=[cells for _, cells in rows],
     )
 
 
-def _delta_row(comparison: RunComparison, name: str) -> dict[str, Any]:
-    """Return the numbers of a strategy. All rows have the same columns, some of them empty."""
+def _delta_row(comparison: RunComparison, name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the numbers and the cells of a strategy.
+
+    All rows of numbers have the same columns, some of them empty. A column of cells that would be
+    empty in every row is left out.
+    """
     gain = comparison.gains.get(name)
     gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
     paper = comparison.paper_deltas.get(name)
@@ -88,6 +92,7 @@ def _delta_row(comparison: RunComparison, name: str) -> dict[str, Any]:
     }
 
     # Random has no gain over itself, LDM-S no lead over itself, and the paper not every strategy.
+    # A lead is the gain over LDM-S with its sign turned: positive where LDM-S is better.
     if gain is not None:
         row["gain"] = gain.mean
     if gain_over_ldm_s is not None:
@@ -98,7 +103,30 @@ def _delta_row(comparison: RunComparison, name: str) -> dict[str, Any]:
     if gain is not None and paper is not None:
         row["difference"] = gain.mean - paper.mean
 
-    return row
+    cells = {
+        "strategy": name,
+        "accuracy (%)": format_number(comparison.mean_accuracy(name)),
+    }
+    if comparison.gains:
+        cells["gain over random"] = _gain_cell(gain, repetitions)
+        cells["p"] = _p_cell(gain, repetitions)
+
+    if comparison.paper_deltas and comparison.gains:
+        cells["paper's gain"] = MISSING
+        if paper is not None:
+            cells["paper's gain"] = format_mean_and_std(
+                paper.mean,
+                paper.deviation,
+                _PAPER_REPETITIONS,
+                "+.2f",
+            )
+        cells["difference"] = format_number(row["difference"], "+.2f")
+
+    if comparison.gains_over_ldm_s:
+        cells["LDM-S leads by"] = format_number(row["ldm_s_lead"], "+.2f")
+        cells["p of the lead"] = _p_cell(gain_over_ldm_s, repetitions)
+
+    return row, cells
 
 
 def _test_columns(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
@@ -114,46 +142,6 @@ def _test_columns(gain: Gain | None, repetitions: int, prefix: str = "") -> dict
         columns[f"{prefix}significant"] = "yes" if gain.significant else "no"
 
     return columns
-
-
-def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
-    """Return the cells of a strategy. A column that would be empty in every row is left out."""
-    gain = comparison.gains.get(name)
-    gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
-    paper = comparison.paper_deltas.get(name)
-    repetitions = comparison.repetitions
-    cells = {
-        "strategy": name,
-        "accuracy (%)": format_number(comparison.mean_accuracy(name)),
-    }
-
-    if comparison.gains:
-        cells["gain over random"] = _gain_cell(gain, repetitions)
-        cells["p"] = _p_cell(gain, repetitions)
-
-    if comparison.paper_deltas and comparison.gains:
-        cells["paper's gain"] = MISSING
-        cells["difference"] = MISSING
-        if paper is not None:
-            cells["paper's gain"] = format_mean_and_std(
-                paper.mean,
-                paper.deviation,
-                _PAPER_REPETITIONS,
-                "+.2f",
-            )
-        if paper is not None and gain is not None:
-            difference = gain.mean - paper.mean
-            cells["difference"] = format_number(difference, "+.2f")
-
-    if comparison.gains_over_ldm_s:
-        # The gain over LDM-S with its sign turned: positive where LDM-S is better.
-        lead = None
-        if gain_over_ldm_s is not None:
-            lead = -gain_over_ldm_s.mean
-        cells["LDM-S leads by"] = format_number(lead, "+.2f")
-        cells["p of the lead"] = _p_cell(gain_over_ldm_s, repetitions)
-
-    return cells
 
 
 def _gain_cell(gain: Gain | None, repetitions: int) -> str:

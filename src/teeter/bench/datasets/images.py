@@ -326,12 +326,7 @@ def _read_tiny_imagenet(files: MatchedFiles) -> RawDataset:
         class_names.append(fields[1])
 
     labels = class_indices_from_text(class_names, classes, annotations)
-
-    return RawDataset(
-        train=_read_class_folders(train, classes, TINY_IMAGENET_FIT),
-        test=_image_rows(paths, labels, TINY_IMAGENET_FIT),
-        classes=classes,
-    )
+    return _with_class_folders(train, classes, paths, labels, TINY_IMAGENET_FIT)
 
 
 def _read_food101(files: MatchedFiles) -> RawDataset:
@@ -380,12 +375,7 @@ def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
     paths = [test / f"{image_id}.JPEG" for image_id, _ in rows]
     class_names = [class_name for _, class_name in rows]
     labels = class_indices_from_text(class_names, classes, solution)
-
-    return RawDataset(
-        train=_read_class_folders(train, classes, IMAGENET_FIT),
-        test=_image_rows(paths, labels, IMAGENET_FIT),
-        classes=classes,
-    )
+    return _with_class_folders(train, classes, paths, labels, IMAGENET_FIT)
 
 
 def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
@@ -418,12 +408,19 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
             f"{test} has {len(paths)} images and {ground_truth} has {len(labels)} classes: "
             "one class per image is needed."
         )
+    return _with_class_folders(train, classes, paths, labels, IMAGENET_FIT)
 
-    return RawDataset(
-        train=_read_class_folders(train, classes, IMAGENET_FIT),
-        test=_image_rows(paths, labels, IMAGENET_FIT),
-        classes=classes,
-    )
+
+def _with_class_folders(
+    train: Path,
+    classes: tuple[str, ...],
+    paths: Sequence[str | Path],
+    labels: npt.NDArray[np.int64],
+    fit: Fit,
+) -> RawDataset:
+    """Return the images of a training folder with a folder per class, and test images."""
+    rows = _read_class_folders(train, classes, fit)
+    return RawDataset(rows, _image_rows(paths, labels, fit), classes)
 
 
 def _list_classes(folder: Path) -> tuple[str, ...]:

@@ -513,6 +513,24 @@ _PAPER = (
     ),
 )
 
+_FEW_LARGE_ROWS: dict[str, Any] = {
+    "initial": 500,
+    "query": 200,
+    "final": 900,
+    "epochs": 4,
+    "validation": 500,
+    "train": 2000,
+}
+
+_FEW_SMALL_ROWS: dict[str, Any] = {
+    "final": 1000,
+    "epochs": 10,
+    "validation": 500,
+    "train": 5000,
+    "test": 1000,
+    "pool": 1000,
+}
+
 _QUICK_VALUES: dict[str, dict[str, Any]] = {
     "openml-6": {"final": 1400},
     "openml-156": {"final": 700},
@@ -525,55 +543,12 @@ _QUICK_VALUES: dict[str, dict[str, Any]] = {
         "test": 2000,
         "pool": 1000,
     },
-    "cifar10": {
-        "final": 1000,
-        "epochs": 10,
-        "validation": 500,
-        "train": 5000,
-        "test": 1000,
-        "pool": 1000,
-    },
-    "svhn": {
-        "final": 1000,
-        "epochs": 10,
-        "validation": 500,
-        "train": 5000,
-        "test": 1000,
-        "pool": 1000,
-    },
-    "cifar100": {
-        "initial": 500,
-        "query": 200,
-        "final": 900,
-        "epochs": 4,
-        "validation": 500,
-        "train": 2000,
-        "test": 500,
-    },
-    "tiny-imagenet": {
-        "initial": 500,
-        "query": 200,
-        "final": 900,
-        "epochs": 4,
-        "validation": 500,
-        "train": 2000,
-    },
-    "food101": {
-        "initial": 500,
-        "query": 200,
-        "final": 900,
-        "epochs": 4,
-        "validation": 500,
-        "train": 2000,
-    },
-    "imagenet": {
-        "initial": 500,
-        "query": 200,
-        "final": 900,
-        "epochs": 4,
-        "validation": 500,
-        "train": 2000,
-    },
+    "cifar10": _FEW_SMALL_ROWS,
+    "svhn": _FEW_SMALL_ROWS,
+    "cifar100": _FEW_LARGE_ROWS,
+    "tiny-imagenet": _FEW_LARGE_ROWS,
+    "food101": _FEW_LARGE_ROWS,
+    "imagenet": _FEW_LARGE_ROWS,
 }
 """What quick variants cut: rounds, epochs and rows. On two cores, most of them take minutes."""
 
