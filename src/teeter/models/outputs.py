@@ -119,7 +119,8 @@ class Outputs:
             )
 
         self._check_head()
-        # With features and head, the logits were compared with those of the head.
+        # Probabilities instead of logits: their softmax would rank rows wrongly. With features and
+        # head, the logits were compared with those of the head.
         if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
             raise InputError(
                 "All rows of logits are non-negative and sum to 1, as probabilities do: pass them "

@@ -550,6 +550,7 @@ class Workspace:
             try:
                 created = creating.result()
                 if owned is not None:
+                    # They own it, with the token that they have in another campaign.
                     new = Campaign.open(path)
                     try:
                         new.people.add_as_in(owned.people, owner, Role.OWNER, who=owner)

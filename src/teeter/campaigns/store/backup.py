@@ -142,6 +142,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
     lock = FileLock(_append_to_name(part, _LOCK_SUFFIX))
 
     try:
+        # Temporary databases whose process was killed.
         for lock_path in target.parent.glob(f".*.part{_LOCK_SUFFIX}"):
             abandoned = lock_path.with_name(lock_path.name.removesuffix(_LOCK_SUFFIX))
             # Files of another user cannot be locked or removed. They are not ours to clean up.

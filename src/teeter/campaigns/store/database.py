@@ -139,6 +139,7 @@ class Database:
                 require_own_schema(connection.exec_driver_sql, self.display_url)
             up_to_date = is_up_to_date(connection)
             if self.path is None and not is_campaign_database(connection):
+                # A server's database that is not teeter's, and cannot become it.
                 if not create:
                     raise StoreError(
                         f"There is no campaign in {self.display_url}: create one with teeter "
