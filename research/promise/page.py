@@ -73,8 +73,8 @@ hardest of the other items, so it is not representative of the rest.
 
 - **People are right.** The promise compares the model with people. With several annotators, their current consensus or a
   reviewer's decision counts. A label that is corrected later may make a certificate invalid.
-- **Draws are labelled blind.** An item that was labelled as a pick before it was drawn counts with that label, which was
-  not given blind if the page showed a prediction. People who follow predictions make the model look better.
+- **Draws are labelled blind.** An item that was answered with a prediction in view, in bulk or as a copy is asked again when it
+  is drawn, without the prediction. Until then it does not count as drawn, and the label that was given blind wins.
 - **The draws are random.** They come from a random number generator with the campaign's seed.
 - **Nothing about the model.** If it is badly calibrated, biased or overfitted, it may label fewer items, or none.
 - **Nothing about the items.** Near duplicates, drift inside the pool and rare classes do not matter, because the set is

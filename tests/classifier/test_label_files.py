@@ -157,10 +157,14 @@ def test_texts_images_and_features_are_told_apart(tmp_path: Path) -> None:
         label_file(text_classifier(), tmp_path / "images", tmp_path / "out.csv")
 
 
-def test_columns_without_names_stay_apart(tmp_path: Path) -> None:
-    (tmp_path / "new.csv").write_text(",,text\n1,2,win cash now\n")
+def test_one_column_may_have_no_name_and_two_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(",text\n1,win cash now\n")
     label_file(text_classifier(), tmp_path / "new.csv", tmp_path / "out.csv")
-    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("1,2,win cash now,")
+    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("1,win cash now,")
+
+    (tmp_path / "two.csv").write_text(",,text\n1,2,win cash now\n")
+    with pytest.raises(FileError, match=r"2 columns of .*two\.csv with values have no name"):
+        label_file(text_classifier(), tmp_path / "two.csv", tmp_path / "out2.csv")
 
 
 def test_fields_of_later_objects_come_into_a_parquet_file(tmp_path: Path) -> None:

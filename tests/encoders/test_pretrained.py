@@ -54,11 +54,11 @@ def test_a_campaign_remembers_its_encoder_and_encodes_only_new_items(tmp_path: P
         [], ("a", "b"), at=tmp_path / "t.teeter", settings=Settings(encoder="small")
     )
     campaign.add(LOST_CARDS)
-    assert FakeSentenceTransformer.last_call == ["small", *LOST_CARDS]
+    assert sorted(FakeSentenceTransformer.last_call) == sorted(["small", *LOST_CARDS])
 
     reopened = Campaign.open(tmp_path / "t.teeter")
     reopened.add([*LOST_CARDS, *EXCHANGE_RATES])
-    assert FakeSentenceTransformer.last_call == ["small", *EXCHANGE_RATES]
+    assert sorted(FakeSentenceTransformer.last_call) == sorted(["small", *EXCHANGE_RATES])
 
     last_line = reopened.history()[-1]
     assert last_line == last_line | {"by": "small", "items": 2}
