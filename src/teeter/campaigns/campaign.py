@@ -491,7 +491,7 @@ class Campaign(CampaignStore):
         items: Iterable[Any],
         *,
         encoder: EncoderFunction | None = None,
-        encode_now: bool = True,
+        encode_now: bool,
         who: str = DEFAULT_ANNOTATOR,
     ) -> tuple[ImportResult, PreparedEncoder | None]:
         settings = self.settings

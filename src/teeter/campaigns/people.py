@@ -102,7 +102,7 @@ class People(Part):
         with self._campaign.reading() as view:
             if view.settings.overlap > 0 or len(view.people.members()) > 1:
                 return True
-            return view.answers.has_several_annotators(except_for=IMPORTED)
+            return view.answers.has_several_annotators()
 
     def add(
         self,

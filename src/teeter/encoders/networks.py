@@ -26,6 +26,9 @@ __all__ = [
 
 _LAYER_NORM_EPSILON = 1e-12
 
+_HEAD_WIDTH = 32
+"""The width of each attention head."""
+
 
 class _Layer(nn.Module):
     """One layer of the transformer: attention, then a network for each token."""
@@ -81,10 +84,9 @@ class BertSentenceEncoder(nn.Module):
 
     Args:
         weights: The tensors by the names that Hugging Face gives them, without a prefix.
-        head_width: The width of each attention head.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], head_width: int = 32) -> None:
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         words = weights["embeddings.word_embeddings.weight"]
         positions = weights["embeddings.position_embeddings.weight"]
@@ -97,7 +99,7 @@ class BertSentenceEncoder(nn.Module):
         self.layers = nn.ModuleList()
 
         # The number of layers is not stored: there are as many as there are weights for.
-        heads = words.shape[1] // head_width
+        heads = words.shape[1] // _HEAD_WIDTH
         prefix = "encoder.layer.0"
         while f"{prefix}.output.dense.weight" in weights:
             self.layers.append(_Layer(weights, prefix, heads))

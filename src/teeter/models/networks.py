@@ -228,7 +228,7 @@ class WideResNet(nn.Module):
         side: int,
         classes: int,
         *,
-        dropout: float = 0.3,
+        dropout: float,
     ) -> None:
         super().__init__()
         first_width = 16

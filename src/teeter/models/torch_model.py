@@ -87,8 +87,8 @@ def observe_torch(
     *,
     batch_size: int,
     device: torch.device | str | None,
-    needs: Collection[str] = ("logits", "features", "head"),
-    head: str | None = None,
+    needs: Collection[str],
+    head: str | None,
 ) -> Outputs:
     """Return logits, features and head of a module; logits alone if it ends in no linear layer.
 

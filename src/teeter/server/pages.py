@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from fastapi import Request
 from fastapi.encoders import jsonable_encoder
@@ -20,7 +21,6 @@ from teeter.campaigns.records import (
     Permission,
     RecentAnswer,
     ShownQuestion,
-    SourceReport,
 )
 from teeter.server.access import SecurityConfig
 from teeter.server.access.permissions import (
@@ -95,23 +95,6 @@ class LabelMode(StrEnum):
     DECIDE = "decide"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelPageStart(ServedCampaign):
-    """What the labelling page knows when it is loaded."""
-
-    campaign: str
-    """Identifies the campaign, so that unsent answers never go to another of the same name."""
-    annotator: str
-    mode: LabelMode
-    questions: list[ShownQuestion] | list[Disagreement]
-    recent: list[RecentAnswer]
-    """Newest first."""
-    waiting: int
-    """Disagreements that need a decision."""
-    sources: list[SourceReport]
-    """The sources of suggestions."""
-
-
 @dataclass(frozen=True)
 class CampaignPage:
     """A page of a campaign that is being made."""
@@ -123,12 +106,11 @@ class CampaignPage:
     tab: str
     """The menu entry that is marked."""
 
-    def render(self, template: str, *, status: int = 200, **context: object) -> Response:
+    def render(self, template: str, **context: Any) -> Response:
         """Return the page. ``context`` has the variables of the template."""
         return render_page(
             self.request,
             template,
-            status=status,
             campaign=self.served,
             tab=self.tab,
             **context,
@@ -153,16 +135,17 @@ class CampaignPage:
             is_name_shared: whether another browser is used under the same name.
         """
         suggestions = self.campaign.suggestions
-        start = LabelPageStart(
+        start = {
             **vars(self.served),
-            campaign=self.campaign.identity(),
-            annotator=current_user(self.request),
-            mode=mode,
-            questions=questions,
-            recent=recent,
-            waiting=waiting,
-            sources=suggestions.recent_sources() if mode is LabelMode.LABEL else [],
-        )
+            # So that unsent answers never go to another campaign of the same name.
+            "campaign": self.campaign.identity(),
+            "annotator": current_user(self.request),
+            "mode": mode,
+            "questions": questions,
+            "recent": recent,
+            "waiting": waiting,
+            "sources": suggestions.recent_sources() if mode is LabelMode.LABEL else [],
+        }
         return self.render(
             "label.html", start=jsonable_encoder(start), is_name_shared=is_name_shared
         )

@@ -201,7 +201,7 @@ class ReportWriter:
 
         return render_block("table", table.shown, style)
 
-    def add_rounds(self, run: Run, prefix: str = "") -> None:
+    def add_rounds(self, run: Run, prefix: str) -> None:
         """Write every round of a run to ``tables/rounds.csv``."""
         path = self._subfolder("tables") / f"{prefix}rounds.csv"
         write_rounds(run, path)

@@ -86,7 +86,7 @@ def row_tensor(array: Any, source: str) -> Tensor:
 
 
 def image_tensor(
-    array: Any, shape: Sequence[int], source: str, *, keep_bytes: bool = False
+    array: Any, shape: Sequence[int], source: str, *, keep_bytes: bool
 ) -> Tensor | ByteImages:
     """Return images as float32 (N, channels, height, width) in [0, 1].
 

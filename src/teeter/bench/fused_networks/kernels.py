@@ -758,7 +758,7 @@ def extract_patches(
     *,
     kernel: int,
     padding: int,
-    dtype: torch.dtype = torch.bfloat16,
+    dtype: torch.dtype,
 ) -> Tensor:
     """Return the pixels that each output of a first convolution sees.
 

@@ -79,7 +79,7 @@ def store_items(
     items: Sequence[Item],
     *,
     encoder: EncoderFunction | None,
-    encode_now: bool = True,
+    encode_now: bool,
     who: str,
 ) -> tuple[ImportResult, PreparedEncoder | None]:
     """Add items with their labels and the features they came with, in one transaction.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import Resolver, send_request
@@ -77,8 +77,6 @@ _HASH_LENGTH = 40
 _LINK = re.compile(r"(https?|s3|gs)://", re.IGNORECASE)
 _WEB_LINK = re.compile(r"https?://", re.IGNORECASE)
 
-Progress: TypeAlias = Callable[[int, int], None]
-
 
 def is_link(text: str) -> bool:
     """Return whether a text is a link to an image rather than a path.
@@ -99,7 +97,6 @@ class ImageFetcher:
         allow_stores: Whether ``s3://`` and ``gs://`` links are read, with the credentials of this
             machine. Never for links of people who do not own these.
         max_bytes: The largest image.
-        progress: Called with the number of images that are there, and of all.
         resolve: Returns the addresses of a host; by default the system's resolver.
         max_seconds: Seconds after which ``fetch_all`` gives up the links that are left; None for
             no limit.
@@ -112,7 +109,6 @@ class ImageFetcher:
         allow_private: bool = False,
         allow_stores: bool = False,
         max_bytes: int = MAX_IMAGE_BYTES,
-        progress: Progress | None = None,
         resolve: Resolver | None = None,
         max_seconds: float | None = None,
     ) -> None:
@@ -122,7 +118,6 @@ class ImageFetcher:
         self.max_bytes = max_bytes
         self.errors: dict[str, str] = {}
         """Why links could not be fetched, in one sentence each."""
-        self._progress = progress
         self._resolve = resolve
         self._max_seconds = max_seconds
         self._deadline: float | None = None
@@ -136,15 +131,10 @@ class ImageFetcher:
         if self._max_seconds is not None:
             self._deadline = time.monotonic() + self._max_seconds
         wanted = list(dict.fromkeys(links))
-        paths: dict[str, str] = {}
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="fetch") as pool:
             results = pool.map(self._try_to_fetch, wanted)
-            for count, (link, path) in enumerate(zip(wanted, results, strict=True), start=1):
-                if path is not None:
-                    paths[link] = path
-                if self._progress is not None:
-                    self._progress(count, len(wanted))
-        return paths
+            fetched = zip(wanted, results, strict=True)
+            return {link: path for link, path in fetched if path is not None}
 
     def _try_to_fetch(self, link: str) -> str | None:
         try:

@@ -128,7 +128,6 @@ def out_of_fold(
     labels: Integers,
     *,
     head: str = ClassifierKind.LINEAR,
-    seed: int = 0,
     examples: PseudoExamples | None = None,
     pool: Vectors | None = None,
 ) -> Floats:
@@ -138,7 +137,6 @@ def out_of_fold(
         features: Shape (L, D).
         labels: Class indices from 0, shape (L,).
         head: One of ``ClassifierKind``.
-        seed: Decides the folds and the networks.
         examples: Pseudo-examples that every head is trained on too.
         pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
             judged on, whose labels it does not know.
@@ -147,9 +145,9 @@ def out_of_fold(
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
     """
     # Shuffled, because items may have been added class by class.
-    order = np.random.default_rng(seed).permutation(len(labels))
+    order = np.random.default_rng(0).permutation(len(labels))
     folds = _split(order, FOLDS[ClassifierKind(head)])
-    return _judge(features, labels, folds, head=head, seed=seed, examples=examples, pool=pool)
+    return _judge(features, labels, folds, head=head, examples=examples, pool=pool)
 
 
 def cross_fit(
@@ -158,7 +156,6 @@ def cross_fit(
     judged: Integers,
     *,
     head: str = ClassifierKind.LINEAR,
-    seed: int = 0,
     examples: PseudoExamples | None = None,
     pool: Vectors | None = None,
 ) -> Floats:
@@ -169,7 +166,6 @@ def cross_fit(
         labels: Class indices from 0, shape (L,).
         judged: Positions of the K rows to judge, shape (K,). All other rows train every head.
         head: One of ``ClassifierKind``.
-        seed: Decides the folds and the networks.
         examples: Pseudo-examples that every head is trained on too.
         pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
             judged on, whose labels it does not know.
@@ -177,14 +173,12 @@ def cross_fit(
     Returns:
         Shape (K, C). A class has probability 0 for a row if no other row has it.
     """
-    order = np.random.default_rng(seed).permutation(judged)
+    order = np.random.default_rng(0).permutation(judged)
     # Each model lacks len(judged) / n_folds labels: so many folds keep that to LACKING_SHARE.
     n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
     n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
     folds = _split(order, n_folds)
-    return _judge(features, labels, folds, head=head, seed=seed, examples=examples, pool=pool)[
-        judged
-    ]
+    return _judge(features, labels, folds, head=head, examples=examples, pool=pool)[judged]
 
 
 def fit_temperature(probabilities: Floats, labels: Integers) -> float:
@@ -256,7 +250,6 @@ def _judge(
     folds: Sequence[Integers],
     *,
     head: str,
-    seed: int,
     examples: PseudoExamples | None,
     pool: Vectors | None,
 ) -> Floats:
@@ -275,7 +268,7 @@ def _judge(
             folds_to_train.append((held_out, rest))
 
     predictions = _predict_folds(
-        head, features, labels, folds_to_train, seed=seed, examples=examples, pool=pool
+        head, features, labels, folds_to_train, examples=examples, pool=pool
     )
     for (held_out, rest), predicted in zip(folds_to_train, predictions, strict=True):
         # A network has an output for every class, also for those it was not trained on.
@@ -293,7 +286,6 @@ def _predict_folds(
     labels: Integers,
     folds: Sequence[tuple[Integers, Integers]],
     *,
-    seed: int,
     examples: PseudoExamples | None,
     pool: Vectors | None,
 ) -> list[Floats]:
@@ -310,7 +302,6 @@ def _predict_folds(
             rows,
             "random",
             classes=n_classes,
-            seed=seed,
             training=TRAINING,
             device="cpu",
         )

@@ -426,12 +426,10 @@ def withdraw_items(campaign: CampaignToManage, user: User, body: WithdrawIn) -> 
 
     They keep their answers, and can be put back.
     """
-    items = campaign.items
-    return items.withdraw(body.items, reason=body.reason, who=user)
+    return campaign.items.withdraw(body.items, reason=body.reason, who=user)
 
 
 @router.post("/items/put-back")
 def put_items_back(campaign: CampaignToManage, user: User, body: ItemIdsIn) -> int:
     """Put withdrawn items back, with everything they had, and return how many were withdrawn."""
-    items = campaign.items
-    return items.put_back(body.items, who=user)
+    return campaign.items.put_back(body.items, who=user)

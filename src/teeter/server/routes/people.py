@@ -53,13 +53,12 @@ def add_member(
     in with the new one. Sent again, it is refused: tokens are not stored, so that a second one
     would make the first useless.
     """
-    people = campaign.people
     workspace = get_workspace(request)
     # Without a login the user is the first member: they choose the name that they have from now on.
     is_authenticated = current_session(request).is_authenticated
     who = user if is_authenticated else body.name
 
-    token = people.add(body.name, body.role, who=who, keep_owner=True)
+    token = campaign.people.add(body.name, body.role, who=who, keep_owner=True)
     # Now, not at the next periodic check: the new member may log in at once.
     workspace.campaign_tokens.refresh()
     if not is_authenticated:
@@ -70,37 +69,31 @@ def add_member(
 @router.post("/people/token")
 def replace_token(campaign: CampaignToManage, user: User, body: NameIn) -> NewToken:
     """Give a member a new token, which is shown only once. The old one no longer works."""
-    people = campaign.people
-    return NewToken(body.name, people.new_token(body.name, who=user))
+    return NewToken(body.name, campaign.people.new_token(body.name, who=user))
 
 
 @router.post("/people/revoke")
 def revoke_token(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Revoke the token of a member. Their sessions end."""
-    people = campaign.people
-    return people.revoke(body.name, who=user, keep_owner=True)
+    return campaign.people.revoke(body.name, who=user, keep_owner=True)
 
 
 @router.post("/people/role")
 def change_role(campaign: CampaignToManage, user: User, body: PersonIn) -> MemberChange:
     """Give a member another role."""
-    people = campaign.people
-    who = user
-    return people.change_role(body.name, body.role, who=who, keep_owner=True)
+    return campaign.people.change_role(body.name, body.role, who=user, keep_owner=True)
 
 
 @router.post("/people/remove")
 def remove_member(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Remove a member. Their answers stay, and others can get their open items."""
-    people = campaign.people
-    return people.remove(body.name, who=user, keep_owner=True)
+    return campaign.people.remove(body.name, who=user, keep_owner=True)
 
 
 @router.post("/people/release")
 def release_items(campaign: CampaignToManage, user: User, body: NameIn) -> MemberChange:
     """Release the open items of an annotator to others."""
-    people = campaign.people
-    return people.release(body.name, who=user)
+    return campaign.people.release(body.name, who=user)
 
 
 page_router = APIRouter(include_in_schema=False)

@@ -280,15 +280,13 @@ def start_finish(campaign: CampaignToManage, user: User, body: FinishIn) -> Fini
     A call with other terms, or after a change, is a new attempt, which needs more random labels
     than the one before it. A call that finds nothing new returns the promise that was started.
     """
-    finish = campaign.finish
-    return finish.start(**body.model_dump(), train=False, who=user)
+    return campaign.finish.start(**body.model_dump(), train=False, who=user)
 
 
 @router.post("/finish/draws")
 def request_draws(campaign: CampaignToManage, user: User, body: DrawsIn) -> FinishReport:
     """Let the next questions be so many random items; 0 to go back to the strategy's picks."""
-    finish = campaign.finish
-    return finish.draw(body.count, who=user)
+    return campaign.finish.draw(body.count, who=user)
 
 
 @router.get("/finish/certificates")
@@ -300,8 +298,7 @@ def list_certificates(campaign: CampaignToAnswer) -> list[Certificate]:
 @router.post("/finish/certificates", status_code=201)
 def certify(campaign: CampaignToManage, user: User) -> Certificate:
     """Certify what is promised now. Exports then have the model's labels."""
-    finish = campaign.finish
-    return finish.certify(who=user)
+    return campaign.finish.certify(who=user)
 
 
 @router.get("/finish/certificates/{code}")
@@ -317,8 +314,7 @@ def download_certificate(
     campaign: CampaignToAnswer, id: Annotated[str, Query(max_length=64)]
 ) -> Response:
     """Return a certificate as one page to save or print."""
-    finish = campaign.finish
-    certificate = finish.certificate(id)
+    certificate = campaign.finish.certificate(id)
     # As a file, because the page has a style of its own, which pages of the server must not have.
     name = f"certificate-{certificate.id}.html"
     return Response(

@@ -100,8 +100,7 @@ def list_recent_decisions(
     campaign: CampaignToDecide, user: User, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
     """Return your latest decisions, newest first."""
-    review = campaign.review
-    return review.recent_decisions(user, count)
+    return campaign.review.recent_decisions(user, count)
 
 
 @router.post("/decisions/undo")

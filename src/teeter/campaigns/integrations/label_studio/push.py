@@ -166,9 +166,9 @@ class TaskPusher:
         self,
         campaign: Campaign,
         client: LabelStudioClient,
-        image_prefix: str | None = None,
+        image_prefix: str | None,
         *,
-        suggestions: bool = False,
+        suggestions: bool,
     ) -> None:
         """Prepare to create tasks.
 

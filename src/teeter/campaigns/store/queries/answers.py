@@ -23,6 +23,7 @@ from teeter.campaigns.records import (
     ShownSuggestion,
     UndoResult,
 )
+from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.queries.picks import RANDOM_STRATEGY
@@ -429,15 +430,15 @@ class AnswerQueries(Queries):
         )
         return self._count(query)
 
-    def has_several_annotators(self, except_for: str) -> bool:
-        """Return whether two or more annotators have answered, not counting one name."""
+    def has_several_annotators(self) -> bool:
+        """Return whether two or more annotators have answered; a file is no annotator."""
         # The index gives the names in all campaigns of the database at once. That is often enough.
         everywhere = self._scalars(select(ANSWERS.annotator).distinct())
-        if len(set(everywhere) - {except_for}) < 2:
+        if len(set(everywhere) - {IMPORTED}) < 2:
             return False
 
         here = self._scalars(self._select_columns(ANSWERS.annotator).distinct())
-        return len(set(here) - {except_for}) > 1
+        return len(set(here) - {IMPORTED}) > 1
 
     def label_times(self) -> list[str]:
         """Return when each live label was given, oldest first."""

@@ -328,8 +328,8 @@ class SuggestionQueries(Queries):
         self,
         source: Source,
         *,
-        only_urgent: bool = False,
-        again: bool = False,
+        only_urgent: bool,
+        again: bool,
     ) -> list[StoredItem]:
         """Return the items that a source has said nothing about, the most urgent first.
 
