@@ -87,15 +87,10 @@ def format_class_counts(
     if hidden:
         more = pluralize(len(hidden), "more class", "more classes")
         lines.append(f"{more}: list them with --all.")
-    return lines + _describe_small_classes(hidden)
-
-
-def _describe_small_classes(counts: Mapping[str, int]) -> list[str]:
-    """Return a sentence on the classes with few labels, and one on those without any."""
     rare = []
     empty = []
     # The rarest come first, because not all may be named.
-    for name, count in sorted(counts.items(), key=lambda entry: entry[1]):
+    for name, count in sorted(hidden.items(), key=lambda entry: entry[1]):
         if count == 0:
             empty.append(_shorten_class(name))
         elif count < _FEW_LABELS:
@@ -108,7 +103,7 @@ def _describe_small_classes(counts: Mapping[str, int]) -> list[str]:
     if empty:
         names = list_some(empty, _NAMED)
         sentences.append(f"No labels ({len(empty):,}): {names}.")
-    return sentences
+    return lines + sentences
 
 
 def _format_columns(counts: list[tuple[str, int]], width: int) -> list[str]:
@@ -725,7 +720,17 @@ def backup(
 
     with open_campaign(file) as opened:
         if is_server:
-            _copy_to_server(opened, out)
+            from teeter.campaigns.store.copies import copy_to_location
+
+            with spinner("Copying"):
+                location, counts = copy_to_location(opened.database, opened.name, out)
+
+            items = pluralize(counts["items"], "item")
+            answers = pluralize(counts["answers"], "answer")
+            typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
+            # Out of habit people continue with the old file, and have their answers in two places.
+            source = opened.database.display_url
+            typer.echo(f"{source} is unchanged. Continue with only one of the two campaigns.")
             return
         if keep is None:
             opened.back_up(out)
@@ -739,20 +744,6 @@ def backup(
 
     removed = pluralize(len(old), "old backup")
     typer.echo(f"Copied {_hide_password(file)} to {path}, checked it and removed {removed}.")
-
-
-def _copy_to_server(opened: Campaign, url: str) -> None:
-    from teeter.campaigns.store.copies import copy_to_location
-
-    with spinner("Copying"):
-        location, counts = copy_to_location(opened.database, opened.name, url)
-
-    items = pluralize(counts["items"], "item")
-    answers = pluralize(counts["answers"], "answer")
-    typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
-    # Out of habit people continue with the old file, and have their answers in two places.
-    source = opened.database.display_url
-    typer.echo(f"{source} is unchanged. Continue with only one of the two campaigns.")
 
 
 @campaign.command(rich_help_panel=Panel.FILES)

@@ -84,7 +84,17 @@ def export(
     # All paths are checked first: an error must not leave half of the files behind.
     _require_new_output(out, file, overwrite)
     if history is not None:
-        _require_history_path(history, out)
+        if history.resolve() == out.resolve():
+            raise InputError(
+                f"Cannot write both the labels and the history to {out}: choose two different "
+                f"files."
+            )
+        if history.is_dir():
+            raise InputError(
+                f"Cannot write the history to {history}, which is a folder: choose a file."
+            )
+        if out.resolve() in history.resolve().parents:
+            raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")
         _require_new_output(history, file, overwrite)
 
     with open_campaign(file) as opened, spinner("Writing"):
@@ -129,20 +139,6 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
         raise InputError(
             f"{path} already exists: choose another path, or replace it with --overwrite."
         )
-
-
-def _require_history_path(history: Path, out: Path) -> None:
-    """Check that the history goes to a file of its own, outside of the exported folder."""
-    if history.resolve() == out.resolve():
-        raise InputError(
-            f"Cannot write both the labels and the history to {out}: choose two different files."
-        )
-    if history.is_dir():
-        raise InputError(
-            f"Cannot write the history to {history}, which is a folder: choose a file."
-        )
-    if out.resolve() in history.resolve().parents:
-        raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")
 
 
 def predict(

@@ -126,32 +126,29 @@ def sync(
 def _read_token(token_file: Path | None) -> str:
     """Return the token in a file, or else that of the environment."""
     if token_file is not None:
-        return _read_token_file(token_file)
+        try:
+            mode = token_file.stat().st_mode
+            text = token_file.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError:
+            raise FileError(
+                f"Cannot read the token in {token_file}: the file is not UTF-8 text."
+            ) from None
+        except OSError as error:
+            raise FileError(
+                f"Cannot read the token in {token_file}: {error.strerror or error}."
+            ) from None
+
+        if os.name == "posix" and mode & _OTHERS_CAN_ACCESS:
+            raise FileError(
+                f"Other users can read the token in {token_file}. Run: chmod 600 {token_file}"
+            )
+        return text
 
     token = os.environ.get(_TOKEN_VARIABLE)
     if not token:
         raise InputError(
             "Label Studio needs a token: set LABEL_STUDIO_API_KEY or pass --token-file."
         )
-    return token
-
-
-def _read_token_file(path: Path) -> str:
-    """Return the token in a file.
-
-    Raises:
-        FileError: if it cannot be read, or if other users can read it.
-    """
-    try:
-        mode = path.stat().st_mode
-        token = path.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:
-        raise FileError(f"Cannot read the token in {path}: the file is not UTF-8 text.") from None
-    except OSError as error:
-        raise FileError(f"Cannot read the token in {path}: {error.strerror or error}.") from None
-
-    if os.name == "posix" and mode & _OTHERS_CAN_ACCESS:
-        raise FileError(f"Other users can read the token in {path}. Run: chmod 600 {path}")
     return token
 
 

@@ -361,7 +361,17 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a full disk or a closed pipe is caught
         except TeeterError as error:
-            options = _option_names(self, arguments)
+            command = self
+            for argument in arguments:
+                subcommands = getattr(command, "commands", {})
+                if argument not in subcommands:
+                    break
+                command = subcommands[argument]
+
+            options = {}
+            for parameter in command.params:
+                if parameter.param_type_name == "option":
+                    options[parameter.name] = parameter.opts[0]
             _exit_with_message(use_option_names(str(error), options))
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -445,27 +455,6 @@ def use_option_names(message: str, options: Mapping[str, str]) -> str:
         return f"{option} {mention['value']}"
 
     return _ARGUMENT_MENTION.sub(replace_mention, message)
-
-
-def _option_names(group: Any, arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command by the names of its parameters.
-
-    Args:
-        group: the group that was invoked.
-        arguments: what was typed after it. Its first words may name commands and subcommands.
-    """
-    command = group
-    for argument in arguments:
-        subcommands = getattr(command, "commands", {})
-        if argument not in subcommands:
-            break
-        command = subcommands[argument]
-
-    options = {}
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            options[parameter.name] = parameter.opts[0]
-    return options
 
 
 def _exit_with_message(message: str) -> NoReturn:

@@ -256,7 +256,19 @@ class StaticEncoder(Encoder):
         table = table or STATIC_PACKAGE.require_file(_TABLE)
         tokenizer = tokenizer or STATIC_PACKAGE.require_file(_TOKENIZER)
         self._checksum = checksum_files([table, tokenizer])
-        self._tokenizer = _load_tokenizer(tokenizer)
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise MissingExtraError(
+                "The encoder static needs the library tokenizers: "
+                f"pip install {STATIC_PACKAGE.requirement}."
+            ) from None
+
+        loaded = Tokenizer.from_file(str(tokenizer))
+        # The file may turn on padding or truncation, either of which would change the mean.
+        loaded.no_padding()
+        loaded.no_truncation()
+        self._tokenizer = loaded
         try:
             self._table = load_file(table)[_TABLE_NAME].astype(np.float32)
         except (SafetensorError, KeyError, OSError):
@@ -280,22 +292,6 @@ class StaticEncoder(Encoder):
                 vectors[row] = self._table[encoded.ids].mean(axis=0)
 
         return Encoding(normalize_rows(vectors))
-
-
-def _load_tokenizer(path: Path) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtraError(
-            "The encoder static needs the library tokenizers: "
-            f"pip install {STATIC_PACKAGE.requirement}."
-        ) from None
-
-    tokenizer = Tokenizer.from_file(str(path))
-    # The file may turn on padding or truncation, either of which would change the mean.
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 _WEIGHTS = "resources/weights.npz"

@@ -361,7 +361,13 @@ def _lloyd(
             break
 
     final_centres = centroids.centres
-    return labels, final_centres + offset, _inertia(points, labels, final_centres)
+    # From differences: no cancellation.
+    squares = torch.empty_like(points.squares)
+    for tile in _score_tiles(points.features, final_centres.shape[1]):
+        differences = points.features[tile] - final_centres[labels[tile]]
+        squares[tile] = differences.square().sum(dim=1)
+    inertia = float(squares.sum(dtype=torch.float64))
+    return labels, final_centres + offset, inertia
 
 
 class _Assignments:
@@ -562,19 +568,6 @@ def _refill_empty_clusters(
             sizes[old_label] -= 1
             labels[row] = empty.pop(0)
     return labels
-
-
-def _inertia(
-    points: _Points,
-    labels: Tensor,
-    centres: Tensor,
-) -> float:
-    """Return the sum of squared distances to the own centres, from differences: no cancellation."""
-    squares = torch.empty_like(points.squares)
-    for tile in _score_tiles(points.features, centres.shape[1]):
-        differences = points.features[tile] - centres[labels[tile]]
-        squares[tile] = differences.square().sum(dim=1)
-    return float(squares.sum(dtype=torch.float64))
 
 
 def _score_tiles(rows: Tensor, columns: int) -> list[slice]:

@@ -136,7 +136,12 @@ def seed_streaming(
         wanted = n - len(picks.rows)
         drawn_places, first_draws = fetched.draw(generator)
         if not len(drawn_places):
-            preferred = _preferred_rows(preference, picks.rows, wanted)
+            is_free = np.ones(len(preference), dtype=bool)
+            is_free[picks.rows] = False
+
+            order = np.argsort(preference, kind="stable")
+            free_in_order = order[is_free[order]]
+            preferred = free_in_order[:wanted]
             return np.concatenate([picks.rows, preferred])
         fetched.drawn_count += first_draws
 
@@ -188,7 +193,17 @@ class _ExponentialRace:
 
     def waiting_log_mass(self) -> float:
         """Return the logarithm of the sum of the squared weights of all waiting rows."""
-        return _log_sum_exp(2 * self.log_weights[self.waiting])
+        values = 2 * self.log_weights[self.waiting]
+        if not len(values):
+            return -np.inf
+
+        # -inf - -inf would be NaN.
+        peak = float(values.max())
+        if peak == -np.inf:
+            return -np.inf
+
+        total = np.exp(values - peak).sum()
+        return peak + float(np.log(total))
 
 
 class _FetchedRows:
@@ -433,31 +448,3 @@ def _pad_columns(units: Tensor, width: int) -> Tensor:
     if not missing:
         return units
     return torch.nn.functional.pad(units, (0, missing))
-
-
-def _log_sum_exp(values: FloatArray) -> float:
-    """Return the logarithm of the sum of ``exp(values)``, -inf for an empty sum."""
-    if not len(values):
-        return -np.inf
-
-    # -inf - -inf would be NaN.
-    peak = float(values.max())
-    if peak == -np.inf:
-        return -np.inf
-
-    total = np.exp(values - peak).sum()
-    return peak + float(np.log(total))
-
-
-def _preferred_rows(
-    preference: npt.NDArray[np.floating],
-    taken: IntArray,
-    count: int,
-) -> IntArray:
-    """Return the ``count`` rows of smallest preference that are not taken."""
-    is_free = np.ones(len(preference), dtype=bool)
-    is_free[taken] = False
-
-    order = np.argsort(preference, kind="stable")
-    free_in_order = order[is_free[order]]
-    return free_in_order[:count]

@@ -111,7 +111,25 @@ class Texts(_TableSubset):
         original = _original_module(model)
         if isinstance(original, PreTrainedModel):
             _require_classifier(original)
-            self._require_same_tokens(original, original.config.get_text_config())
+            # The tokens of another tokenizer would mean something else to the model.
+            config = original.config.get_text_config()
+            tokenizer_padding = self._tokenizer.pad_token_id
+            model_padding = config.pad_token_id
+            if tokenizer_padding != model_padding:
+                difference = f"pads with token {model_padding}"
+                if model_padding is None:
+                    difference = "has no padding token"
+                raise InputError(
+                    f"The tokenizer pads with token {tokenizer_padding}, but this "
+                    f"{type(original).__name__} {difference}: set model.config.pad_token_id = "
+                    "tokenizer.pad_token_id."
+                )
+
+            if len(self._tokenizer) > config.vocab_size:
+                raise InputError(
+                    f"The tokenizer has {len(self._tokenizer):,} tokens, but the model knows "
+                    f"{config.vocab_size:,}: load both from the same source."
+                )
 
         max_length = self._max_length
         pad_left = False
@@ -170,26 +188,6 @@ class Texts(_TableSubset):
                 f"be {least} or more."
             )
         return max_length
-
-    def _require_same_tokens(self, model: PreTrainedModel, config: Any) -> None:
-        """Refuse a model that was trained with another tokenizer."""
-        tokenizer_padding = self._tokenizer.pad_token_id
-        model_padding = config.pad_token_id
-        if tokenizer_padding != model_padding:
-            difference = f"pads with token {model_padding}"
-            if model_padding is None:
-                difference = "has no padding token"
-            raise InputError(
-                f"The tokenizer pads with token {tokenizer_padding}, but this "
-                f"{type(model).__name__} {difference}: set model.config.pad_token_id = "
-                "tokenizer.pad_token_id."
-            )
-
-        if len(self._tokenizer) > config.vocab_size:
-            raise InputError(
-                f"The tokenizer has {len(self._tokenizer):,} tokens, but the model knows "
-                f"{config.vocab_size:,}: load both from the same source."
-            )
 
     def _encode(self, rows: Integers) -> dict[str, list[list[int]]]:
         """Return the model's inputs of some rows, as lists of different lengths."""

@@ -385,29 +385,26 @@ def _as_valid_tensor(value: object, name: str) -> Tensor | None:
 
     require_finite(tensor, name)
     if is_multiplied and len(tensor):
-        _require_safe_range(tensor, name)
+        # Squares and products must not overflow or underflow. One pass and no copy, unlike
+        # abs().max().
+        low, high = torch.aminmax(tensor)
+        peak = max(-float(low), float(high))
+
+        # float32 reaches 3e38 and float64 1.8e308: the limits leave room for a sum of many
+        # products.
+        limit = 1e150
+        if tensor.dtype == torch.float32:
+            limit = 1e15
+
+        is_large = peak > limit
+        is_small = 0 < peak < 1 / limit
+        if is_large or is_small:
+            size = "large" if is_large else "small"
+            raise InputError(
+                f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them to "
+                f"about 1."
+            )
     return tensor
-
-
-def _require_safe_range(tensor: Tensor, name: str) -> None:
-    """Refuse numbers whose squares and products would overflow or underflow."""
-    # One pass and no copy, unlike abs().max().
-    low, high = torch.aminmax(tensor)
-    peak = max(-float(low), float(high))
-
-    # float32 reaches 3e38 and float64 1.8e308: the limits leave room for a sum of many products.
-    limit = 1e150
-    if tensor.dtype == torch.float32:
-        limit = 1e15
-
-    is_large = peak > limit
-    is_small = 0 < peak < 1 / limit
-    if is_large or is_small:
-        size = "large" if is_large else "small"
-        raise InputError(
-            f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them to "
-            f"about 1."
-        )
 
 
 def _require_same_size(sizes: list[tuple[str, int]], axis: str) -> None:

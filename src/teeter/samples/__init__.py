@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.resources import files
@@ -126,17 +126,6 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[tuple[s
     if image_folder is None:
         raise InputError(f"The sample {sample.name!r} has images: choose a folder for them.")
     labels = [label for (label,) in _read_rows("clothes.csv")]
-    return _cut_images(labels, image_folder)
-
-
-def _read_rows(name: str) -> list[list[str]]:
-    """Return the rows of a table without its header."""
-    table = (_DATA / name).read_text(encoding="utf-8")
-    return list(csv.reader(io.StringIO(table, newline="")))[1:]
-
-
-def _cut_images(labels: Sequence[str], folder: Path) -> list[tuple[str, str]]:
-    """Cut the sheet of images into files."""
     try:
         from PIL import Image
     except ImportError:
@@ -144,7 +133,7 @@ def _cut_images(labels: Sequence[str], folder: Path) -> list[tuple[str, str]]:
             "The sample of images needs Pillow: pip install 'teeter[label]'."
         ) from None
 
-    folder.mkdir(exist_ok=True)
+    image_folder.mkdir(exist_ok=True)
     items = []
     with (_DATA / "clothes.png").open("rb") as file, Image.open(file) as sheet:
         for number, label in enumerate(labels):
@@ -155,10 +144,16 @@ def _cut_images(labels: Sequence[str], folder: Path) -> list[tuple[str, str]]:
             # The names must not give the classes away.
             name = f"{number:03}.png"
             shown = image.resize((_SHOWN_SIDE, _SHOWN_SIDE), Image.Resampling.LANCZOS)
-            shown.save(folder / name, compress_level=1)
+            shown.save(image_folder / name, compress_level=1)
             items.append((name, label))
 
     return items
+
+
+def _read_rows(name: str) -> list[list[str]]:
+    """Return the rows of a table without its header."""
+    table = (_DATA / name).read_text(encoding="utf-8")
+    return list(csv.reader(io.StringIO(table, newline="")))[1:]
 
 
 BATCH = 20

@@ -118,16 +118,6 @@ def run_plan(
     executor.run(pending, count_task)
 
     # Trust files, not executors: only what can be read here is done.
-    missing = _wait_for_outputs(tasks)
-    if missing:
-        raise TeeterError(
-            f"{len(missing)} of {len(tasks)} output files are missing after all tasks ran, "
-            f"{missing[0].output} among them: check that all workers share this folder."
-        )
-
-
-def _wait_for_outputs(tasks: Sequence[Task]) -> list[Task]:
-    """Wait until all output files are visible, and return the tasks whose file never appeared."""
     deadline = time.monotonic() + VISIBILITY_TIMEOUT
     missing = pending_tasks(tasks)
 
@@ -139,8 +129,11 @@ def _wait_for_outputs(tasks: Sequence[Task]) -> list[Task]:
 
         time.sleep(0.2)
         missing = pending_tasks(missing)
-
-    return missing
+    if missing:
+        raise TeeterError(
+            f"{len(missing)} of {len(tasks)} output files are missing after all tasks ran, "
+            f"{missing[0].output} among them: check that all workers share this folder."
+        )
 
 
 def make_executor(engine: str, workers: int | None = None) -> Executor:
@@ -296,23 +289,20 @@ class RayExecutor:
             self.max_running = None
 
         if not ray.is_initialized():
-            self._connect(workers, starts_cluster)
+            options: dict[str, Any] = {}
+            if starts_cluster:
+                options = {
+                    "address": "local",
+                    "num_cpus": workers,
+                    "include_dashboard": False,
+                }
 
-    def _connect(self, workers: int | None, starts_cluster: bool) -> None:
-        options: dict[str, Any] = {}
-        if starts_cluster:
-            options = {
-                "address": "local",
-                "num_cpus": workers,
-                "include_dashboard": False,
-            }
-
-        try:
-            self.ray.init(log_to_driver=False, **options)
-        except (OSError, RuntimeError, ValueError) as error:
-            action = "started" if starts_cluster else "reached"
-            lines = str(error).splitlines() or ["no reason was given"]
-            raise TeeterError(f"Ray cannot be {action}: {lines[0]}") from None
+            try:
+                self.ray.init(log_to_driver=False, **options)
+            except (OSError, RuntimeError, ValueError) as error:
+                action = "started" if starts_cluster else "reached"
+                lines = str(error).splitlines() or ["no reason was given"]
+                raise TeeterError(f"Ray cannot be {action}: {lines[0]}") from None
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
         """Run tasks on the cluster, submitting two per core at a time.
@@ -338,21 +328,17 @@ class RayExecutor:
             finished, _ = ray.wait(list(running), num_returns=1)
             for reference in finished:
                 task = running.pop(reference)
-                self._check_result(reference, task)
+                try:
+                    self.ray.get(reference)
+                except self.ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, TeeterError):
+                        raise error.cause from None
+                    raise
+                except self.ray.exceptions.RayError as error:
+                    # The worker may have died after it wrote the file.
+                    if pending_tasks([task]):
+                        raise TeeterError(f"{task.output} could not be written: {error}") from None
                 on_done()
-
-    def _check_result(self, reference: Any, task: Task) -> None:
-        """Raise what a task raised; ignore a lost worker if the output file exists."""
-        try:
-            self.ray.get(reference)
-        except self.ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, TeeterError):
-                raise error.cause from None
-            raise
-        except self.ray.exceptions.RayError as error:
-            # The worker may have died after it wrote the file.
-            if pending_tasks([task]):
-                raise TeeterError(f"{task.output} could not be written: {error}") from None
 
 
 def _run_in_one_thread(task: Task) -> None:

@@ -396,7 +396,15 @@ def _read_records(stream: TextIO, attributes: list[_Attribute], path: Path) -> I
 
         row += 1
         if line.startswith("{"):
-            fields = _split_sparse_fields(line, attributes, path)
+            if not line.endswith("}"):
+                raise FileError(f"{path} has a sparse row without a closing brace: {line[:60]!r}.")
+
+            fields = [attribute.default for attribute in attributes]
+            inner = line.removeprefix("{").removesuffix("}").strip()
+            for index, single, double, bare in _SPARSE_FIELD.findall(inner):
+                # findall returns empty texts, not None, for groups that do not match.
+                value = bare or _unescape(single or double)
+                fields[int(index)] = value
         else:
             fields = _split_fields(line, f"Row {row}", path)
 
@@ -435,20 +443,6 @@ def _split_fields(line: str, description: str, path: Path) -> list[str]:
         fields.append(_unquote(single, double, bare))
         position = match.end()
 
-    return fields
-
-
-def _split_sparse_fields(line: str, attributes: list[_Attribute], path: Path) -> list[str]:
-    """Return the fields of a row such as ``{0 1.5, 3 'red'}``: attribute index, then value."""
-    if not line.endswith("}"):
-        raise FileError(f"{path} has a sparse row without a closing brace: {line[:60]!r}.")
-
-    fields = [attribute.default for attribute in attributes]
-    inner = line.removeprefix("{").removesuffix("}").strip()
-    for index, single, double, bare in _SPARSE_FIELD.findall(inner):
-        # findall returns empty texts, not None, for groups that do not match.
-        value = bare or _unescape(single or double)
-        fields[int(index)] = value
     return fields
 
 

@@ -252,7 +252,17 @@ def _plan_groups(
     """Return all groups of the run: those of earlier calls, then new ones for other cells."""
     plans: list[_GroupPlan] = []
     if earlier is not None:
-        _require_same_setting(earlier.setting, request.setting, run_folder.path)
+        before = _as_json(earlier.setting)
+        differences = []
+        for name, value in _as_json(request.setting).items():
+            if name not in _NOT_COMPARED and before[name] != value:
+                differences.append(f"{name} was {before[name]!r} and is now {value!r}")
+
+        if differences:
+            raise InputError(
+                f"{run_folder.path} holds a run with different values "
+                f"({', '.join(differences[:3])}): choose another folder."
+            )
         for number, cells in enumerate(earlier.groups):
             plans.append(_read_plan(run_folder, number, cells))
 
@@ -311,20 +321,6 @@ def _new_groups(cells: list[Cell], planned: set[Cell], setting: Setting) -> list
             members = tuple(cell for cell in group if cell.repetition == repetition)
             separate_groups.append(members)
     return separate_groups
-
-
-def _require_same_setting(recorded: Setting, requested: Setting, folder: Path) -> None:
-    before = _as_json(recorded)
-    differences = []
-    for name, value in _as_json(requested).items():
-        if name not in _NOT_COMPARED and before[name] != value:
-            differences.append(f"{name} was {before[name]!r} and is now {value!r}")
-
-    if differences:
-        raise InputError(
-            f"{folder} holds a run with different values ({', '.join(differences[:3])}): choose "
-            "another folder."
-        )
 
 
 def _as_json(setting: Setting) -> dict[str, Any]:

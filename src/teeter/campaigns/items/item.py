@@ -102,7 +102,18 @@ def parse_items(
             cells = {str(name): value for name, value in entry.items() if name not in fields}
         if rows and isinstance(entry, Mapping):
             entry = {name: entry[name] for name in ROW_FIELDS if name in entry}
-            entry["text"] = _make_card(cells)
+            if not cells:
+                raise InputError(
+                    "The items of this campaign are rows: give each a dictionary of columns."
+                )
+
+            card = {}
+            for column, given in cells.items():
+                # A column without a name is an index, such as pandas writes.
+                if column:
+                    cell, _ = normalize_cell(given, column)
+                    card[column] = format_card_cell(format_cell(cell))
+            entry["text"] = format_card(card)
         items.append(_parse_item(entry, kind, folder))
         columns.append(cells)
 
@@ -113,20 +124,6 @@ def parse_items(
         replace(item, row=row) if cells else item
         for item, row, cells in zip(items, table_rows, columns, strict=True)
     ]
-
-
-def _make_card(columns: Mapping[str, Any]) -> str:
-    """Return a row as a card that people can read and that an encoder can take apart."""
-    if not columns:
-        raise InputError("The items of this campaign are rows: give each a dictionary of columns.")
-
-    card = {}
-    for name, value in columns.items():
-        # A column without a name is an index, such as pandas writes.
-        if name:
-            cell, _ = normalize_cell(value, name)
-            card[name] = format_card_cell(format_cell(cell))
-    return format_card(card)
 
 
 def format_card_cell(cell: str) -> str:

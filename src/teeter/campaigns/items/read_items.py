@@ -126,7 +126,20 @@ def read_items(
         if kind == ItemKind.IMAGE:
             return list(read_image_items(source, folder))
         if kind == ItemKind.FEATURES:
-            return _read_array_items(source, first)
+            # Loads torch, which reading tables does without.
+            from teeter.data.array_files import read_pool
+
+            pool = read_pool(source)
+            features = np.asarray(pool.features)
+
+            ids = pool.ids
+            if ids is None:
+                ids = [str(first + k) for k in range(len(features))]
+
+            entries = []
+            for item_id, row in zip(ids, features, strict=True):
+                entries.append({"id": item_id, "features": row})
+            return parse_items(entries, ItemKind.FEATURES)
 
         expected = "a file of items"
         if columns.image is not None:
@@ -341,23 +354,6 @@ def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
     return (column, filled) if filled else None
 
 
-def _read_array_items(path: Path, first: int) -> list[Item]:
-    # Loads torch, which reading tables does without.
-    from teeter.data.array_files import read_pool
-
-    pool = read_pool(path)
-    features = np.asarray(pool.features)
-
-    ids = pool.ids
-    if ids is None:
-        ids = [str(first + k) for k in range(len(features))]
-
-    entries = []
-    for item_id, row in zip(ids, features, strict=True):
-        entries.append({"id": item_id, "features": row})
-    return parse_items(entries, ItemKind.FEATURES)
-
-
 def _read_table_items(
     source: Any, *, text: str | None, key: str | None, label: str | None, notes: list[str]
 ) -> list[Item]:
@@ -527,7 +523,17 @@ def read_source_table(source: Any) -> tuple[Table, RowReader]:
 
 
 def _csv_table_rows(content: CsvRows, id_column: str | None) -> list[TableRow]:
-    positions = _filled_positions(content)
+    # A file may have one column without a name, such as the index that pandas writes. Spreadsheet
+    # programs leave further ones behind, at the end of every line and without a value.
+    positions = []
+    has_unnamed = False
+    for number, name in enumerate(content.names):
+        if not name:
+            is_filled = any(cells[number] for cells in content.rows)
+            if has_unnamed or not is_filled:
+                continue
+            has_unnamed = True
+        positions.append(number)
     columns = []
     for position in positions:
         cells = (row[position] for row in content.rows)
@@ -539,21 +545,3 @@ def _csv_table_rows(content: CsvRows, id_column: str | None) -> list[TableRow]:
         cells_of_row = [row[position] for position in positions]
         rows.append(TableRow(table, encode_cells(cells_of_row)))
     return rows
-
-
-def _filled_positions(content: CsvRows) -> list[int]:
-    """Return the positions of the columns that have a name, or at least a value.
-
-    A file may have one column without a name, such as the index that pandas writes. Spreadsheet
-    programs leave further ones behind, at the end of every line and without a value.
-    """
-    positions = []
-    has_unnamed = False
-    for position, name in enumerate(content.names):
-        if not name:
-            is_filled = any(row[position] for row in content.rows)
-            if has_unnamed or not is_filled:
-                continue
-            has_unnamed = True
-        positions.append(position)
-    return positions

@@ -81,7 +81,19 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
     with atomic_file(target) as part:
         _copy_backup(backup, part)
         if target.exists():
-            _remove_log(target)
+            # SQLite would replay the old log over the restored file and ruin it.
+            try:
+                with closing(sqlite3.connect(target, timeout=_BUSY_SECONDS)) as connection:
+                    connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+            except sqlite3.DatabaseError as error:
+                if is_sqlite_busy(error):
+                    raise FileError(
+                        f"{target} is in use: stop the process that has it open, then restore."
+                    ) from None
+
+            # The log of a damaged database cannot be moved into it, and is worthless.
+            for suffix in ("-wal", "-shm"):
+                _append_to_name(target, suffix).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -230,28 +242,6 @@ def _find_damage(path: Path, backup: Path) -> str | None:
             table, _, parent, _ = dangling
             return f"a row of {table} refers to a missing row of {parent}"
     return None
-
-
-def _remove_log(target: Path) -> None:
-    """Move the log of a database into it and remove the log.
-
-    SQLite would replay it over the restored file and ruin it.
-
-    Raises:
-        FileError: If another process has the database open.
-    """
-    try:
-        with closing(sqlite3.connect(target, timeout=_BUSY_SECONDS)) as connection:
-            connection.execute("PRAGMA journal_mode=DELETE").fetchone()
-    except sqlite3.DatabaseError as error:
-        if is_sqlite_busy(error):
-            raise FileError(
-                f"{target} is in use: stop the process that has it open, then restore."
-            ) from None
-
-    # The log of a damaged database cannot be moved into it, and is worthless.
-    for suffix in ("-wal", "-shm"):
-        _append_to_name(target, suffix).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

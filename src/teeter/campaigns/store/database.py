@@ -393,8 +393,30 @@ def _create_engine(url: URL) -> Engine:
 
     try:
         if backend == "sqlite":
-            return _create_sqlite_engine(url)
-        return _create_postgres_engine(url)
+            # mode=rw keeps SQLite from creating an empty file where a campaign was moved away.
+            if url.database not in (None, "", ":memory:") and not url.query:
+                address = f"file:{quote(str(url.database))}"
+                url = url.set(
+                    database=address,
+                    query={"mode": "rw", "uri": "true"},
+                )
+
+            engine = create_engine(url, connect_args={"timeout": _WRITE_TIMEOUT})
+            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        server = create_engine(
+            url,
+            connect_args={"connect_timeout": _CONNECT_TIMEOUT},
+            # Servers that restart and firewalls close idle connections: test each one before its
+            # use.
+            pool_pre_ping=True,
+            pool_size=16,
+            max_overflow=16,
+            pool_recycle=1800,
+        )
+        event.listen(server, "begin", _begin_postgres)
+        return server
     except NoSuchModuleError:
         raise StoreError(
             f"There is no database driver {url.drivername!r}. "
@@ -404,35 +426,6 @@ def _create_engine(url: URL) -> Engine:
         raise MissingExtraError(
             f"This database needs {error.name}: pip install 'teeter[team]'."
         ) from None
-
-
-def _create_sqlite_engine(url: URL) -> Engine:
-    # mode=rw keeps SQLite from creating an empty file where a campaign was moved away.
-    if url.database not in (None, "", ":memory:") and not url.query:
-        address = f"file:{quote(str(url.database))}"
-        url = url.set(
-            database=address,
-            query={"mode": "rw", "uri": "true"},
-        )
-
-    engine = create_engine(url, connect_args={"timeout": _WRITE_TIMEOUT})
-    event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _create_postgres_engine(url: URL) -> Engine:
-    engine = create_engine(
-        url,
-        connect_args={"connect_timeout": _CONNECT_TIMEOUT},
-        # Servers that restart and firewalls close idle connections: test each one before its use.
-        pool_pre_ping=True,
-        pool_size=16,
-        max_overflow=16,
-        pool_recycle=1800,
-    )
-    event.listen(engine, "begin", _begin_postgres)
-    return engine
 
 
 def _configure_sqlite(connection: Any, _: object) -> None:

@@ -225,7 +225,21 @@ class OidcProvider:
         """
         id_token = self._exchange(code, attempt)
         claims = self._verify(id_token, attempt.nonce)
-        return self._email(claims)
+        email = claims.get("email")
+        # One address, or its end could let someone in whose own is another. And printable: a person
+        # may have chosen the text, and it goes to the log.
+        if not isinstance(email, str) or not _ADDRESS.fullmatch(email) or not email.isprintable():
+            raise LoginRefusedError(
+                "Your account has no e-mail address, but this server needs one."
+            )
+
+        # Some providers let people enter any address. Only the verified one is theirs. The setting
+        # is for providers that do not say; one that says "no" is believed.
+        is_verified = claims.get("email_verified")
+        may_be_missing = not self.config.require_verified_email
+        if is_verified is not True and not (is_verified is None and may_be_missing):
+            raise LoginRefusedError(f"The provider has not verified the address {email[:80]}.")
+        return email
 
     def _exchange(self, code: str, attempt: LoginAttempt) -> str:
         form = {
@@ -263,7 +277,16 @@ class OidcProvider:
         """Return what an ID token says, if it is genuine and for this login."""
         try:
             token = self._decode(id_token)
-            self._required_claims(nonce).validate(token.claims)
+            required = jwt.JWTClaimsRegistry(
+                leeway=_LEEWAY,
+                iss={"essential": True, "value": self._discover().issuer},
+                aud={"essential": True, "value": self.config.client_id},
+                sub={"essential": True},
+                exp={"essential": True},
+                iat={"essential": True},
+                nonce={"essential": True, "value": nonce},
+            )
+            required.validate(token.claims)
         except (JoseError, ValueError, TypeError, RecursionError) as error:
             # The class says enough. The message may quote the token.
             raise LoginRefusedError(
@@ -285,34 +308,6 @@ class OidcProvider:
         except (InvalidKeyIdError, BadSignatureError):
             # Providers change their keys now and then, and not all of them name their keys.
             return jwt.decode(id_token, self._fetch_keys(), algorithms=_ALGORITHMS)
-
-    def _required_claims(self, nonce: str) -> jwt.JWTClaimsRegistry:
-        return jwt.JWTClaimsRegistry(
-            leeway=_LEEWAY,
-            iss={"essential": True, "value": self._discover().issuer},
-            aud={"essential": True, "value": self.config.client_id},
-            sub={"essential": True},
-            exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-
-    def _email(self, claims: Mapping[str, Any]) -> str:
-        email = claims.get("email")
-        # One address, or its end could let someone in whose own is another. And printable: a person
-        # may have chosen the text, and it goes to the log.
-        if not isinstance(email, str) or not _ADDRESS.fullmatch(email) or not email.isprintable():
-            raise LoginRefusedError(
-                "Your account has no e-mail address, but this server needs one."
-            )
-
-        # Some providers let people enter any address. Only the verified one is theirs. The setting
-        # is for providers that do not say; one that says "no" is believed.
-        is_verified = claims.get("email_verified")
-        may_be_missing = not self.config.require_verified_email
-        if is_verified is not True and not (is_verified is None and may_be_missing):
-            raise LoginRefusedError(f"The provider has not verified the address {email[:80]}.")
-        return email
 
     def _discover(self) -> _Discovery:
         """Return what the provider says about itself; it is asked once an hour."""

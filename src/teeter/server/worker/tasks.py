@@ -177,7 +177,11 @@ class TaskHandlers:
 
         self.campaign(location).export(path, form)
         if path.is_dir():
-            path = _zip_folder(path)
+            archive_path = path.with_suffix(".zip")
+            with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(path.rglob("*")):
+                    archive.write(file, file.relative_to(path))
+            path = archive_path
         if not path.exists():
             raise InputError(f"There is nothing to export as {form}: label some items first.")
         return str(path)
@@ -347,11 +351,3 @@ def _known_columns(campaign: Campaign, path: Path, columns: ItemColumns) -> Item
         text=columns.text or (known.text if known.text in names else None),
         id=columns.id or (known.id if known.id in names else None),
     )
-
-
-def _zip_folder(folder: Path) -> Path:
-    archive_path = folder.with_suffix(".zip")
-    with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, path.relative_to(folder))
-    return archive_path
