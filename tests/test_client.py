@@ -276,16 +276,25 @@ def test_items_and_classes_are_changed_as_in_a_campaign(
     campaign.classes.rename("spam", "ads", description="Offers.")
     assert campaign.classes.names() == ("ads", "ham")
     assert campaign.classes.descriptions() == {"ads": ClassDescription("Offers.")}
+    for name in ("unused", "adverts"):
+        campaign.classes.add(name)
+    campaign.classes.remove("unused")
+    campaign.classes.merge("adverts", "ads")
+    assert campaign.classes.names() == ("ads", "ham")
 
     events = [line["what"] for line in campaign.history()]
     assert events[0] == "created"
-    assert events[-6:] == [
+    assert events[-10:] == [
         "item changed",
         "columns changed",
         "withdrawn",
         "put back",
         "class renamed",
         "described",
+        "class",
+        "class",
+        "class removed",
+        "classes merged",
     ]
 
 

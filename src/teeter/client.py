@@ -432,6 +432,14 @@ class RemoteClasses(_Remote):
             body |= _describe_class(description)
         self._send(list[ClassInfo], "/classes", body, method="PATCH")
 
+    def merge(self, name: str, into: str) -> None:
+        """Make a class part of another one. See ``Classes.merge``."""
+        self._send(list[ClassInfo], "/classes/merge", {"name": name, "into": into})
+
+    def remove(self, name: str) -> None:
+        """Remove a class that nothing names."""
+        self._send(list[ClassInfo], "/classes/remove", {"name": name})
+
     def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
         """Say what classes mean. See ``Classes.describe``."""
         classes = {name: _describe_class(given) for name, given in descriptions.items()}

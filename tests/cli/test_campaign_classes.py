@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli.commands import refuse_campaign, run_campaign, run_teeter, tell
+from cli.commands import invoke_campaign, refuse_campaign, run_campaign, run_teeter, tell
 
 
 def write(path: Path, text: str) -> Path:
@@ -29,6 +29,21 @@ def test_a_class_is_renamed(campaign_file: Path) -> None:
     assert "No class is called 'fruit'" in message
     assert "OLD=NEW" in refuse_campaign("classes", campaign_file, "--rename", "food")
     assert "food 2" in run_teeter("status", campaign_file).stdout
+
+
+def test_classes_are_merged_after_a_question_and_unused_ones_removed(campaign_file: Path) -> None:
+    run_campaign("classes", campaign_file, "--add", "meal", "--add", "bird")
+    tell(campaign_file, "t1", "meal")
+    assert "named by 1 answer" in refuse_campaign("classes", campaign_file, "--rename", "meal=")
+    assert run_campaign("classes", campaign_file, "--rename", "bird=").startswith("fruit\ntool\nm")
+
+    merge = ("classes", campaign_file, "--rename", "meal=fruit")
+    asked = invoke_campaign(*merge, typed="n\n")
+    assert "Merge meal (1 label) into fruit (0 labels)? This cannot be undone." in asked.output
+    assert "fruit\ntool\nmeal" in run_campaign("classes", campaign_file)
+    invoke_campaign(*merge, typed="y\n")
+    assert run_campaign("classes", campaign_file, "--rename", "meal=fruit").startswith("fruit\nto")
+    assert "fruit 1" in run_teeter("status", campaign_file).stdout
 
 
 def test_classes_are_described_from_the_start(items_file: Path, tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_draws_are_asked_for(file: Path) -> None:
         (("--error", "60%"), "error is 0.6: the share of wrong labels must be at least 0.0001"),
         (("--confidence", "100%"), "--confidence is '100%': it must be above 0% and below 100%"),
         (("--certificate", "promise.pdf"), "use the suffix .html or .json"),
-        (("--certificate", "promise.html"), "No promise has been started yet"),
-        (("--ask", "5"), "No promise has been started yet"),
+        (("--certificate", "promise.html"), "No promise is started"),
+        (("--ask", "5"), "No promise is started"),
         (
             ("--start", "--certificate", "promise.html"),
             "--start and --certificate cannot",

@@ -844,7 +844,8 @@ class Campaign(CampaignStore):
             are = pluralize(newer_answers, "answer is", "answers are")
             note += f"; {are} newer than it, so train and export again to use them"
         if features_changed:
-            note += "; the features have changed since, so it was trained again on the same labels"
+            note += "; the features or classes have changed since, so it was trained again on the "
+            note += "same labels"
 
         return f"{note}."
 

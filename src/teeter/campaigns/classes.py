@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,10 @@ import numpy as np
 
 from teeter.base.files import parse_errors
 from teeter.base.registry import did_you_mean
+from teeter.base.wording import pluralize
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.records import DEFAULT_ANNOTATOR, ClassDescription, ClassInfo
-from teeter.campaigns.store import Part
+from teeter.campaigns.store import Part, Writing
 from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.errors import FileError, InputError, UnknownNameError
 
@@ -114,6 +116,97 @@ class Classes(Part):
                 change.classes.rename(name, new_name, who)
                 change.picks.rename_class(name, new_name)
             change.descriptions.write(described, who)
+
+    def merge(self, name: str, into: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Make a class part of another one, as if both had had the other's name from the start.
+
+        Answers, decisions, suggestions, descriptions and picks follow, and names of it still count
+        for the other. The history keeps both. Models that were trained before learn the same labels
+        again. A promise that was started ends: it was about the classes before. The call is
+        idempotent.
+
+        Args:
+            name: the class that is no more.
+            into: the class that it becomes part of.
+            who: who merges them, for the history.
+
+        Raises:
+            UnknownNameError: there is no class of one of the names.
+            InputError: they are the same class, or the only two.
+        """
+        with self._campaign.writing() as change:
+            # A request that is sent again after a lost reply finds one class.
+            if change.classes.former_names().get(name) == into:
+                return
+            self._require_three_classes(change, name)
+            into = change.classes.find(into)[1]
+            if name == into:
+                raise InputError(f"Cannot merge {name!r} into itself: name another class.")
+
+            described = change.descriptions.all()
+            given = described.get(name, ClassDescription())
+            kept = described.get(into, ClassDescription())
+            # A class may have so many examples and no more.
+            examples = tuple(dict.fromkeys((*kept.examples, *given.examples)))[:MAX_EXAMPLES]
+            joined = ClassDescription(kept.description or given.description, examples)
+            change.descriptions.write({into: joined}, who)
+            self._remove(change, name, into, who)
+
+    def remove(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Remove a class that nothing names. The call is idempotent.
+
+        Raises:
+            UnknownNameError: there was never a class of that name.
+            InputError: something names it, or there are only two classes.
+        """
+        with self._campaign.writing() as change:
+            names = change.classes.names()
+            removed = {line["name"] for line in change.history.lines("class removed")}
+            if name not in names and name in removed:
+                return
+            self._require_three_classes(change, name)
+
+            uses = change.classes.uses(change.classes.row_id(name))
+            named = [pluralize(count, subject) for subject, count in uses.items() if count]
+            if change.finishes.newest() is not None:
+                named.append("the promise that was started")
+            if named:
+                raise InputError(
+                    f"Cannot remove {name!r}: it is named by {' and '.join(named)}, now or "
+                    "earlier. Merge it into another class instead."
+                )
+            self._remove(change, name, None, who)
+
+    @staticmethod
+    def _require_three_classes(change: Writing, name: str) -> None:
+        names = change.classes.names()
+        if name not in names:
+            raise UnknownNameError(f"No class is called {name!r}. {did_you_mean(name, names)}")
+        if len(names) < 3:
+            raise InputError(
+                f"{name!r} must stay: a campaign needs two classes, and this one has no others "
+                f"than {' and '.join(names)}."
+            )
+
+    @staticmethod
+    def _remove(change: Writing, name: str, into: str | None, who: str) -> None:
+        """Remove a class from everything that knows classes by name or by position."""
+        from teeter.campaigns.learning.saved_models import replace_class
+
+        names = change.classes.names()
+        index = names.index(name)
+        other = None if into is None else names.index(into)
+        change.models.rewrite(lambda weights: replace_class(weights, index, other))
+        change.picks.rename_class(name, into)
+        if into is not None:
+            change.finishes.end(who)
+            change.picks.remove_outdated()
+
+        keys = list(change.settings.keys)
+        if index < len(keys):
+            del keys[index]
+            change.write_settings(json.loads(change.campaign().settings) | {"keys": keys})
+        change.classes.remove(name, into, who)
 
     def describe(
         self,

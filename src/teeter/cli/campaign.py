@@ -445,7 +445,8 @@ def classes(
         list[str] | None,
         typer.Option(
             metavar="OLD=NEW",
-            help="Rename a class. Its labels, models and promises stay. Can be repeated.",
+            help="Rename a class. If NEW is a class, too, merge the two, which asks first; without "
+            "NEW, remove a class that nothing names. Can be repeated.",
         ),
     ] = None,
     describe: DescribeOption = None,
@@ -458,10 +459,10 @@ def classes(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the classes and what they mean; add, rename or describe them.
+    """List the classes and what they mean; add, rename, merge, remove or describe them.
 
-    Adding a class changes no label. Answers that arrive with the old name of a class still count
-    for it.
+    Adding or renaming a class changes no label, model or promise. Merging ends a promise that was
+    started. Answers that arrive with the old name of a class still count for it.
 
     Annotators see the descriptions beside the item. Models learn from the names, descriptions and
     examples, as long as this improves their predictions. A TOML file has lines such as spam =
@@ -472,6 +473,7 @@ def classes(
     Examples:
       teeter campaign classes messages.teeter
       teeter campaign classes messages.teeter --add other --rename spam=ads
+      teeter campaign classes messages.teeter --rename adverts=ads --rename none=
       teeter campaign classes messages.teeter --describe classes.toml
     """
     from teeter.campaigns import ClassDescription
@@ -491,7 +493,7 @@ def classes(
 
     with open_campaign(file) as opened:
         for old, new in renamed.items():
-            opened.classes.rename(old, new)
+            _rename_class(opened, old, new.strip())
         for name in add or []:
             opened.classes.add(name)
         if descriptions is not None:
@@ -515,6 +517,24 @@ def classes(
             echo_wrapped(f"  {example}")
     typer.echo(f"{len(described)} of {len(class_names)} classes are described.")
     echo_wrapped(note)
+
+
+def _rename_class(opened: Campaign, old: str, new: str) -> None:
+    """Rename a class, merge it into one that is there, or remove it if there is no new name."""
+    names = opened.classes.names()
+    if not new:
+        opened.classes.remove(old)
+    elif old in names and new in names and old != new:
+        counts = opened.status().by_class
+        typer.confirm(
+            f"Merge {old} ({pluralize(counts[old], 'label')}) into {new} "
+            f"({pluralize(counts[new], 'label')})? This cannot be undone.",
+            abort=True,
+            err=True,
+        )
+        opened.classes.merge(old, new)
+    elif old in names or opened.classes.current_names([old]) != [new]:
+        opened.classes.rename(old, new)
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)

@@ -504,9 +504,9 @@ def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
 
 
 def test_draws_need_a_promise(campaign: Campaign) -> None:
-    with pytest.raises(InputError, match="No promise has been started yet"):
+    with pytest.raises(InputError, match="No promise is started"):
         campaign.finish.draw(5)
-    with pytest.raises(InputError, match="No promise has been started yet"):
+    with pytest.raises(InputError, match="No promise is started"):
         campaign.finish.certify()
 
 

@@ -142,5 +142,5 @@ def test_a_model_of_other_features_is_trained_again_and_the_note_says_so(tmp_pat
     assert campaign.prediction_note() is None, "new items do not change the features of others"
     campaign.add(["a hammer"], encoder=lambda texts: [[len(text), 1.0] for text in texts])
 
-    assert "features have changed since" in (campaign.prediction_note() or "")
+    assert "features or classes have changed" in (campaign.prediction_note() or "")
     assert len(campaign.ask(3)) == 3

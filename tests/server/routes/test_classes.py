@@ -40,6 +40,26 @@ def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
     assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
 
 
+def test_classes_are_merged_and_unused_ones_removed(client: TestClient) -> None:
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"})
+    both = {"name": "spam", "into": "ham"}
+    refused = client.post(f"{AT}/classes/merge", json=both)
+    assert refused.status_code == 422
+    assert "needs two classes" in refused.json()["detail"]
+    client.post(f"{AT}/classes", json={"name": "maybe"})
+    named = client.post(f"{AT}/classes/remove", json={"name": "spam"})
+    assert (named.status_code, "named by 1 answer" in named.json()["detail"]) == (422, True)
+
+    for _ in range(2):
+        classes = client.post(f"{AT}/classes/merge", json=both).json()
+        assert [entry["name"] for entry in classes] == ["ham", "maybe"]
+    assert client.get(f"{AT}/item", params={"id": "t1"}).json()["label"] == "ham"
+    client.post(f"{AT}/classes", json={"name": "unused"})
+    for _ in range(2):
+        classes = client.post(f"{AT}/classes/remove", json={"name": "unused"}).json()
+        assert [entry["name"] for entry in classes] == ["ham", "maybe"]
+
+
 def test_a_class_that_two_requests_add_at_once_is_there_once(client: TestClient) -> None:
     send = partial(client.post, f"{AT}/classes", json={"name": "maybe"})
     with ThreadPoolExecutor(4) as pool:

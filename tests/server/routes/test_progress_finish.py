@@ -103,7 +103,7 @@ def test_nothing_is_certified_before_it_is_promised(client: TestClient) -> None:
     response = client.post(f"{AT}/finish/certificates")
 
     assert response.status_code == 422
-    assert "No promise has been started yet" in response.text
+    assert "No promise is started" in response.text
 
 
 def test_the_progress_page_says_what_the_model_may_label(client: TestClient, file: Path) -> None:

@@ -156,8 +156,8 @@ class Finish(Part):
             InputError: ``start`` was not called yet.
         """
         with self._campaign.writing() as change:
-            if change.finishes.count() == 0:
-                raise InputError("No promise has been started yet: start one first.")
+            if change.finishes.newest() is None:
+                raise InputError("No promise is started: start one first.")
 
             report = look(change)
             if count == report.waiting_draws:
@@ -174,8 +174,8 @@ class Finish(Part):
             InputError: nothing is promised yet.
         """
         with self._campaign.writing() as change:
-            if change.finishes.count() == 0:
-                raise InputError("No promise has been started yet: start one first.")
+            if change.finishes.newest() is None:
+                raise InputError("No promise is started: start one first.")
 
             report = look(change)
             # A second certificate of the same facts would only differ in its date.

@@ -35,6 +35,8 @@ from teeter.campaigns.finish.promise import (
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Reading, StoredModel, Writing
+from teeter.campaigns.store.queries.classes import MERGED
+from teeter.campaigns.store.queries.items import PUT_BACK
 from teeter.errors import InputError
 
 _ENOUGH_CONTROLS = 1.25
@@ -96,7 +98,8 @@ def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int |
     first model, and the first after E, 3E, 7E, ... control items were drawn. The newest of them
     with E control items after it is chosen. Each has a part of the probability of error of its own,
     and for a fixed model the test allows any day. A model since which items were put back is left
-    out: while they were withdrawn, no control item could be one of them.
+    out: while they were withdrawn, no control item could be one of them. So is one since which
+    classes were merged: who merged them may have seen which ones the control items mixed up.
 
     Returns:
         The model, and its number among the checkpoints if control items since then count; None for
@@ -109,7 +112,7 @@ def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int |
     n_controls = len(view.picks.control_items())
     enough = _enough_controls(terms, number)
     summaries = view.models.summaries()
-    last_put_back = view.items.last_put_back()
+    last_change = view.history.last_time(PUT_BACK, MERGED)
 
     # Without a checkpoint that was tested, the newest model is the best.
     version = summaries[-1].version if summaries else 0
@@ -120,7 +123,7 @@ def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int |
         drawn_before = summary.facts.get("controls")
         if drawn_before is None or drawn_before < enough * (2**next_number - 1):
             continue
-        is_sample = last_put_back is None or last_put_back < summary.trained
+        is_sample = last_change is None or last_change < summary.trained
         if is_sample and n_controls - drawn_before >= enough:
             version = summary.version
             checkpoint = next_number
@@ -283,7 +286,7 @@ def store_finish(change: Writing, finish: FrozenFinish, who: str) -> None:
 
 
 def load_finish(view: Reading) -> FrozenFinish | None:
-    """Return the newest frozen model, or None before the first."""
+    """Return the newest frozen model, or None before the first or after its promise ended."""
     stored = view.finishes.newest()
     if stored is None:
         return None

@@ -48,6 +48,12 @@ _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
 
 
+_ENDED = (
+    "The last promise ended when classes were merged, because it was about the classes before: "
+    "start another one."
+)
+
+
 def percent(share: float) -> str:
     """Return a share in percent, not rounded: a promise must not look better than it is.
 
@@ -404,7 +410,10 @@ def look(
     # Without the answers: who sees how the draws turn out before choosing the terms could choose
     # those that happen to be kept.
     nothing = CampaignSnapshot([], {}, {}, frozenset())
-    return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
+    report = look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
+    if view.finishes.count():
+        report = replace(report, sentences=[_ENDED, *report.sentences])
+    return report
 
 
 def newest_certificate(view: Reading) -> Certificate | None:
@@ -412,7 +421,7 @@ def newest_certificate(view: Reading) -> Certificate | None:
     # A new attempt replaces the model, and the labels of the old one with it.
     certificates = view.finishes.certificates()
     attempt = view.finishes.count()
-    if not certificates or certificates[-1].attempt != attempt:
+    if not certificates or certificates[-1].attempt != attempt or view.finishes.newest() is None:
         return None
     return certificates[-1]
 

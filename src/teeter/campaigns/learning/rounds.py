@@ -250,13 +250,10 @@ class RoundStateReader:
 
 def with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
     """Return a state after a model was trained: skipped items may be asked about again."""
-    if state.scaler is not None:
-        weights = rescale_model(weights, state.scaler)
-
     return replace(
         state,
         version=version,
-        weights=weights,
+        weights=weights if state.scaler is None else rescale_model(weights, state.scaler),
         taken=state.taken - state.skipped,
         skipped=frozenset(),
     )

@@ -19,6 +19,8 @@ A saved model is a safetensors file of named arrays:
 
 ``build_classifier`` makes a classifier that needs no campaign from the newest model.
 
+Merging classes leaves what models said, but not their layers: see ``replace_class``.
+
 Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
 first layer so that it computes the same from the new scaling. If the features themselves change,
 the layers are useless and are dropped.
@@ -152,7 +154,34 @@ def has_same_features(arrays: Arrays, scaler: FeatureScaler) -> bool:
     return checksum_then == checksum_now
 
 
-def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes:
+def replace_class(weights: bytes, index: int, other: int | None) -> bytes:
+    """Rewrite a saved model for the classes without one of them.
+
+    It loses its layers: one for the sum of two probabilities does not exist. Who loads it trains it
+    again on the same labels.
+
+    Args:
+        weights: the saved model.
+        index: the index of the class that is no more.
+        other: the index of the class that it became part of; None if no label named it.
+    """
+    arrays = load_arrays(weights)
+    kept = {name: arrays[name] for name in arrays if name in (*_FEATURE_INDEPENDENT, "confidence")}
+    if other is None:
+        # The names of classes may have led the model to it. Nothing else can be said of such items,
+        # so that a promise comes to them last.
+        is_removed = kept["predicted"] == index
+        if "confidence" in kept:
+            kept["confidence"] = np.where(is_removed, 0, kept["confidence"])
+        other = int(np.bincount(kept["labels"]).argmax())
+
+    for name in ("labels", "predicted"):
+        replaced = np.where(kept[name] == index, other, kept[name])
+        kept[name] = (replaced - (replaced > index)).astype(kept[name].dtype)
+    return save(kept)
+
+
+def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes | None:
     """Rewrite a saved model for the current scaling of the features.
 
     Args:
@@ -160,9 +189,12 @@ def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes:
         scaler: The current scaling.
 
     Returns:
-        The model with a new first layer, or without its layers if the features have changed.
+        The model with a new first layer, or without its layers if the features or the classes have
+        changed; None if its labels are of one class since classes were merged.
     """
     arrays = load_arrays(weights)
+    if len(np.unique(arrays["labels"])) < 2:
+        return None
     if not has_same_features(arrays, scaler):
         return save({name: arrays[name] for name in arrays if name in _FEATURE_INDEPENDENT})
 

@@ -458,7 +458,7 @@ def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
     if models:
         resume(learner, state.version, {}, models=models)
     else:
-        # Its layers were dropped, because the features have changed.
+        # Its layers were dropped, because the features or the classes have changed.
         _fit(learner, state, earlier_models=state.version - 1)
     return learner
 
@@ -513,7 +513,7 @@ def _fit(learner: Learner, state: RoundState, *, earlier_models: int) -> None:
 
 
 def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]:
-    """Return the newest models, trained again on their labels if the features have changed."""
+    """Return the newest models, trained again if the features or the classes have changed."""
     arrays = load_arrays(state.weights or b"")
     width = state.features.shape[1]
     models = load_models(arrays, settings.head, width, len(state.classes))
@@ -521,8 +521,8 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
         return models
 
     logger.info(
-        "The features have changed since model %d was trained, so it is being trained again on "
-        "the same labels.",
+        "The features or classes have changed since model %d was trained, so it is being trained "
+        "again on the same labels.",
         state.version,
     )
     n_labels = len(arrays["labels"])

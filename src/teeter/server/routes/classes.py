@@ -74,9 +74,15 @@ class ClassChangeIn(RequestBody):
 
 
 class ClassIn(RequestBody):
-    """A class to add."""
+    """A class to add or to remove."""
 
     name: str = Field(min_length=1, max_length=1000)
+
+
+class MergeIn(ClassIn):
+    """A class, and the one that it becomes part of."""
+
+    into: str = Field(min_length=1, max_length=1000)
 
 
 @router.get("/classes")
@@ -110,6 +116,23 @@ def change_class(campaign: CampaignToManage, user: User, body: ClassChangeIn) ->
         campaign.classes.rename(body.name, body.new_name, description=description, who=user)
     elif description is not None:
         campaign.classes.describe({body.name: description}, who=user)
+    return campaign.classes.all()
+
+
+@router.post("/classes/merge")
+def merge_classes(campaign: CampaignToManage, user: User, body: MergeIn) -> list[ClassInfo]:
+    """Make a class part of another one, with its answers, decisions, suggestions and picks.
+
+    A promise that was started ends. Names of the class still count for the other one.
+    """
+    campaign.classes.merge(body.name, body.into, who=user)
+    return campaign.classes.all()
+
+
+@router.post("/classes/remove")
+def remove_class(campaign: CampaignToManage, user: User, body: ClassIn) -> list[ClassInfo]:
+    """Remove a class that no answer, decision, suggestion or promise names."""
+    campaign.classes.remove(body.name, who=user)
     return campaign.classes.all()
 
 

@@ -142,3 +142,21 @@ def test_swapped_names_leave_imported_answers_as_they_are(backend: LabelStudioBa
     backend.change_annotation("n0", "even")
     backend.sync(campaign, n=4)
     assert valid_answers(campaign) == {"n0": "even", "n1": "even"}
+
+
+def test_annotations_of_a_merged_class_count_for_the_other(backend: LabelStudioBackend) -> None:
+    campaign = backend.create_campaign()
+    campaign.classes.add("uneven")
+    backend.sync(campaign, n=4)
+    backend.annotate(1, lambda _: "uneven")
+    backend.sync(campaign, n=4)
+
+    campaign.classes.merge("uneven", "odd")
+    synced = backend.sync(campaign, n=4)
+    assert (synced.labels, synced.corrected, synced.withdrawn) == (0, 0, 0)
+    assert valid_answers(campaign) == {"n0": "odd"}
+
+    # The project still has the class.
+    backend.annotate(1, lambda _: "uneven")
+    assert backend.sync(campaign, n=4).labels == 1
+    assert valid_answers(campaign) == {"n0": "odd", "n1": "odd"}

@@ -353,7 +353,9 @@ class AnswerQueries(Queries):
         about = itemgetter("item", "who", "answer")
         undone = {about(line) for line in self._transaction.history.lines("undo")}
         confirmed = self._transaction.history.lines("kept")
-        return {line["item"]: line["label"] for line in confirmed if about(line) not in undone}
+        labels = {line["item"]: line["label"] for line in confirmed if about(line) not in undone}
+        names = self._transaction.classes.former_names()
+        return {item: names.get(label, label) for item, label in labels.items()}
 
     def bulk_checks(self) -> list[tuple[str, str]]:
         """Return the classes that items got in bulk and then blind, where that was checked."""

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from teeter.base.array_types import Vectors
 from teeter.base.registry import did_you_mean
@@ -15,11 +15,23 @@ from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
-from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
+from teeter.campaigns.store.schema import (
+    ANSWERS,
+    CLASS_DESCRIPTIONS,
+    CLASSES,
+    DECISIONS,
+    MODEL_REPLIES,
+    SHOWN_SUGGESTIONS,
+    SUGGESTIONS,
+    TEXT_VECTORS,
+)
 from teeter.errors import InputError, UnknownNameError
 
 _RENAMED = "class renamed"
 """The line of the history with the names of a class before and after."""
+
+MERGED = "classes merged"
+"""The line with the name of a class that became part of another, and that of the other."""
 
 _ROW_ID = select(CLASSES.id).where(
     CLASSES.campaign_id == bindparam("campaign_id"),
@@ -99,18 +111,23 @@ class ClassQueries(Queries):
         )
 
     def former_names(self) -> dict[str, str]:
-        """Return the current name of classes by each name that they had before."""
+        """Return the current name of classes by each name that they, or parts of them, had."""
         names = self.names()
         current: dict[str, str] = {}
 
-        for line in self._transaction.history.lines(_RENAMED):
+        for line in self._transaction.history.lines(_RENAMED, MERGED):
             for former, name in list(current.items()):
                 if name == line["from"]:
                     current[former] = line["to"]
             current[line["from"]] = line["to"]
 
-        # A name that was given to another class since means that class.
-        return {former: name for former, name in current.items() if former not in names}
+        # A name that was given to another class since means that class. One that was removed since
+        # means none.
+        return {
+            former: name
+            for former, name in current.items()
+            if former not in names and name in names
+        }
 
     def current_name(self, name: str) -> str:
         """Return the name that a class has now, by that or by one that it had before.
@@ -132,10 +149,10 @@ class ClassQueries(Queries):
         Unlike ``former_names``, these may be the names of other classes now.
         """
         past: dict[str, set[str]] = {}
-        for line in self._transaction.history.lines(_RENAMED):
+        for line in self._transaction.history.lines(_RENAMED, MERGED):
             previous_name = line["from"]
             previous_names = past.pop(previous_name, set())
-            past[line["to"]] = previous_names | {previous_name}
+            past.setdefault(line["to"], set()).update(previous_names, {previous_name})
         return past
 
     def rename(self, name: str, new_name: str, who: str) -> None:
@@ -166,6 +183,56 @@ class ClassQueries(Queries):
         )
         detail = {"from": name, "to": stripped}
         self._note(who, _RENAMED, detail)
+
+    def uses(self, row_id: int) -> dict[str, int]:
+        """Return how many answers, decisions and suggestions name a class, now or earlier."""
+        columns = {
+            "answer": [ANSWERS.class_id],
+            "decision": [DECISIONS.class_id],
+            "suggestion": [
+                SUGGESTIONS.class_id,
+                SHOWN_SUGGESTIONS.class_id,
+                MODEL_REPLIES.class_id,
+            ],
+        }
+        uses = {}
+        for subject, class_ids in columns.items():
+            counts = (select(func.count()).where(class_id == row_id) for class_id in class_ids)
+            uses[subject] = sum(int(self._scalar(count) or 0) for count in counts)
+        return uses
+
+    def remove(self, name: str, into: str | None, who: str) -> None:
+        """Remove a class. Everything that names it comes to name another one, if there is one.
+
+        Its answers keep their numbers, so that each can be undone as before.
+
+        Args:
+            name: the class.
+            into: the class that it becomes part of; None if nothing names it but its description.
+            who: the name for the history.
+        """
+        row_ids = self.row_ids()
+        row_id = row_ids[name]
+        detail = {"name": name}
+        if into is not None:
+            detail = {"from": name, "to": into}
+            tables = (
+                schema.answers,
+                schema.decisions,
+                schema.suggestions,
+                schema.shown_suggestions,
+                schema.model_replies,
+            )
+            for table in tables:
+                self._update(table, table.c.class_id == row_id, class_id=row_ids[into])
+            self._transaction.suggestions.count_revisions()
+
+        self._delete(schema.class_descriptions, CLASS_DESCRIPTIONS.class_id == row_id)
+        self._delete(schema.classes, CLASSES.id == row_id)
+        # Models know classes by their position, so that there must be no gap.
+        for position, other in enumerate(self.row_ids().values()):
+            self._update(schema.classes, CLASSES.id == other, position=position)
+        self._note(who, "class removed" if into is None else MERGED, detail)
 
     def add(self, names: Sequence[str], who: str) -> None:
         """Add classes after the existing ones.

@@ -39,19 +39,24 @@ class HistoryQueries(Queries):
         rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
         self._insert_all(schema.history, rows)
 
-    def lines(self, what: str | None = None, *, since: str | None = None) -> list[dict[str, Any]]:
-        """Return all lines, or those of one kind of change or after a time, oldest first.
+    def lines(self, *changes: str, since: str | None = None) -> list[dict[str, Any]]:
+        """Return all lines, or those of some kinds of change or after a time, oldest first.
 
         Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
         """
         query = self._own(schema.history)
-        if what is not None:
-            query = query.where(HISTORY.what == what)
+        if changes:
+            query = query.where(HISTORY.what.in_(changes))
         if since is not None:
             query = query.where(HISTORY.at >= since)
 
         # By id: times would be out of order after a clock was set back.
         return [_as_line(row) for row in self._execute(query.order_by(HISTORY.id))]
+
+    def last_time(self, *changes: str) -> str | None:
+        """Return when one of some kinds of change was last made, or None if none ever was."""
+        # The latest time, not that of the last line: the clock may have been set back.
+        return max((str(line["at"]) for line in self.lines(*changes)), default=None)
 
     def page(self, after: int, count: int) -> tuple[list[dict[str, Any]], int | None]:
         """Return lines in their order, beginning after a row id, and the last row id.

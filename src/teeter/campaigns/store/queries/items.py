@@ -43,7 +43,7 @@ _MOST_COMPARED_ITEMS = 2000
 # What lines of the history say about a changed item.
 _CHANGED = "item changed"
 _WITHDRAWN = "withdrawn"
-_PUT_BACK = "put back"
+PUT_BACK = "put back"
 
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
@@ -418,7 +418,7 @@ class ItemQueries(Queries):
 
     def newest_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
-        return self._transaction.history.newest_row_id((_CHANGED, _WITHDRAWN, _PUT_BACK))
+        return self._transaction.history.newest_row_id((_CHANGED, _WITHDRAWN, PUT_BACK))
 
     def with_digest(self, digest: str) -> list[str]:
         """Return the ids of the items whose content has a digest."""
@@ -438,13 +438,7 @@ class ItemQueries(Queries):
     def put_back(self, item_ids: Sequence[str], who: str) -> None:
         """Put items that were withdrawn back into the campaign, as they were."""
         self._change(item_ids, withdrawn=None)
-        self._note_items(who, _PUT_BACK, item_ids, {})
-
-    def last_put_back(self) -> str | None:
-        """Return when items were last put back, or None if none ever were."""
-        # The latest time, not that of the last line: the clock may have been set back.
-        lines = self._transaction.history.lines(_PUT_BACK)
-        return max((str(line["at"]) for line in lines), default=None)
+        self._note_items(who, PUT_BACK, item_ids, {})
 
     def _change(self, item_ids: Sequence[str], **values: Any) -> None:
         for part in chunks(item_ids):

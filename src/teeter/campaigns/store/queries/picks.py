@@ -663,8 +663,8 @@ class PickQueries(Queries):
         for part in chunks(pick_ids):
             self._execute(_SET_STATE, {"picks": part, "new_state": state})
 
-    def rename_class(self, name: str, new_name: str) -> None:
-        """Let picks predict a class by its new name, whatever their state.
+    def rename_class(self, name: str, new_name: str | None) -> None:
+        """Let picks predict a class by its new name, whatever their state; None for no class.
 
         An answered pick may be opened again. The history has the name of its day.
         """
@@ -672,11 +672,13 @@ class PickQueries(Queries):
             for row in self._execute(self._select(state, with_withdrawn=True)).all():
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
-                    renamed = json.dumps(reason | {"predicted": new_name})
+                    reason["predicted"] = new_name
+                    if new_name is None:
+                        reason["probability"] = None
                     self._update(
                         schema.picks,
                         PICKS.id == row.id,
-                        reason=renamed,
+                        reason=json.dumps(reason),
                     )
 
     def reopen(self, pick_id: int, row_id: int) -> None:

@@ -236,6 +236,11 @@ class SuggestionQueries(Queries):
             revision=SOURCES.revision + 1,
         )
 
+    def count_revisions(self) -> None:
+        """Note that what the sources say has changed, because classes were merged."""
+        for source in self.sources():
+            self._count_revision(source)
+
     def clear(self, source: Source) -> None:
         """Remove all suggestions of a source. What was shown to annotators stays recorded."""
         self._delete(schema.suggestions, SUGGESTIONS.source_id == source.row_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,15 @@ class ModelQueries(Queries):
             facts=text,
         )
         return StoredModel(version, trained, json.loads(text), weights)
+
+    def rewrite(self, change: Callable[[bytes], bytes]) -> None:
+        """Replace the weights of all models by what a function returns of them."""
+        for version in range(1, self.newest_version() + 1):
+            model = self.get(version)
+            if model is not None:
+                is_model = MODELS.version == version
+                in_campaign = MODELS.campaign_id == self._campaign_id
+                self._update(schema.models, in_campaign, is_model, weights=change(model.weights))
 
     def newest(self) -> StoredModel | None:
         """Return the newest model, or None before the first."""
@@ -128,8 +137,18 @@ class FinishQueries(Queries):
         return self._count(self._own(schema.finishes))
 
     def newest(self) -> Row[Any] | None:
-        """Return the newest attempt as it is stored, or None before the first."""
-        return self._execute(self._newest()).first()
+        """Return the newest attempt as it is stored, or None before the first or after its end."""
+        row = self._execute(self._newest()).first()
+        return None if row is None or "ended" in json.loads(row.terms) else row
+
+    def end(self, who: str) -> None:
+        """End the promise that was started, if one was: its model says nothing about the rest."""
+        row = self.newest()
+        if row is not None:
+            terms = json.loads(row.terms) | {"ended": self._transaction.now()}
+            is_attempt = FINISHES.id == row.id
+            self._update(schema.finishes, is_attempt, terms=json.dumps(terms), asked_draws=0)
+            self._note(who, "finish ended", {"number": row.number})
 
     def _newest(self) -> Select[Any]:
         return self._own(schema.finishes).order_by(FINISHES.number.desc()).limit(1)
