@@ -47,6 +47,16 @@ def test_more_labels_cover_more_items() -> None:
     assert all(step.expected_error <= TERMS.error for step in plan)
 
 
+def test_steps_that_cost_more_and_give_less_are_left_out() -> None:
+    # The less sure half is often wrong: taking in a little more of it costs more draws than it has.
+    confidences = np.concatenate([np.full(400, 0.995), np.linspace(0.99, 0.9, 60)])
+
+    plan, _ = plan_after(confidences, np.zeros(460, bool), 0)
+
+    items = [step.items for step in plan]
+    assert items == sorted(set(items))
+
+
 def test_the_plan_comes_true_more_often_than_not() -> None:
     come_true = 0
     for seed in range(20):

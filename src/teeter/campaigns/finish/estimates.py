@@ -168,7 +168,8 @@ def plan_labels(
 
     Returns:
         The steps that are likely to pass and cover more than is covered now, the fewest labels
-        first. A step that needs as many labels as a larger one is left out.
+        first. Each lets the model label more items than the one before: steps that cost more and
+        give less are left out.
     """
     # A step that is no larger than what is covered already is not worth a label.
     covered = max((result.remaining for result in results if result.holds), default=0)
@@ -199,13 +200,14 @@ def plan_labels(
         items = result.remaining - (draws or 0)
         if items <= 0:
             continue
-        # A larger step for no more labels makes the smaller one pointless.
-        while planned and planned[-1].labels >= labels:
-            planned.pop()
         coverage = items / max(1, remaining - labels)
         planned.append(PlannedStep(labels, items, coverage, share_wrong))
 
-    return planned
+    worthwhile: list[PlannedStep] = []
+    for planned_step in sorted(planned, key=lambda step: (step.labels, -step.items)):
+        if not worthwhile or planned_step.items > worthwhile[-1].items:
+            worthwhile.append(planned_step)
+    return worthwhile
 
 
 def _further_draws(

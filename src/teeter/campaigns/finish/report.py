@@ -97,18 +97,21 @@ def _complete(report: FinishReport) -> FinishReport:
 
 
 def _describe(report: FinishReport) -> list[str]:
-    """Return what the report says as sentences for people."""
+    """Return what the report says as sentences for people. The first says what to do next."""
     if not report.left:
         return ["Every item has a label."]
 
     sentences = [_describe_promise(report)]
     if report.plan:
         first = report.plan[0]
-        more = "more " if report.draws else ""
-        sentences.append(
-            f"With about {first.labels:,} {more}random labels, the model could label "
-            f"{first.coverage:.0%} of the items that are left."
+        others = max(first.items, report.left - first.labels)
+        step = (
+            f"Label about {first.labels:,} more, drawn at random, and the model can probably label "
+            f"{first.items:,} of the {others:,} others, with at most {percent(report.error)} of "
+            f"its labels wrong."
         )
+        # With a promise for most items, it is the promise that matters.
+        sentences.insert(1 if report.covered else 0, step)
     elif not report.covered and not report.per_class:
         sentences.append(
             "No number of random labels is likely to be enough: the model makes too many "
