@@ -9,7 +9,6 @@ A test fails if the tables are out of date.
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 import tempfile
 import warnings
@@ -142,8 +141,6 @@ def measure_cold_start(repetitions: int = 20) -> dict[str, Any]:
 
 def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
     """Label in campaigns, and record the accuracy and the advice after each round."""
-    simulate = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
-
     parts = [SPLIT.train, SPLIT.test]
     features = np.concatenate([part.inputs.numpy() for part in parts]).astype(np.float32)
     labels = [str(label) for part in parts for label in part.labels.tolist()]
@@ -152,14 +149,10 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
 
     lines = []
     for repetition in range(repetitions):
-        data = simulate["LabelledTexts"](
-            classes, features, labels, np.arange(n_train), np.arange(n_train, len(labels))
-        )
-
-        truth = np.array([classes.index(labels[row]) for row in data.test])
+        truth = np.array(labels[n_train:])
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(kind="features", head="linear", seed=repetition, control=0.2)
-            items = [{"id": str(row), "features": features[row]} for row in data.pool]
+            items = [{"id": str(row), "features": features[row]} for row in range(n_train)]
             campaign = teeter.Campaign.make(
                 items, classes, at=Path(folder) / "digits.teeter", settings=settings
             )
@@ -168,7 +161,9 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
             for _ in range(rounds):
                 for question in campaign.ask(20):
                     campaign.tell(question.item, labels[int(question.item)])
-                right = float((simulate["train_and_predict"](campaign, data) == truth).mean())
+                campaign.train()
+                predicted = np.array(campaign.classifier().predict(features[n_train:]))
+                right = float((predicted == truth).mean())
 
                 status = campaign.status()
                 estimate = status.accuracy

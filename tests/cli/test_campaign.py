@@ -23,6 +23,7 @@ from cli.commands import (
     true_label,
 )
 from teeter.campaigns import Campaign
+from teeter.campaigns.store.queries.answers import AnswerQueries
 from teeter.errors import TeeterError
 
 
@@ -344,6 +345,19 @@ def test_a_short_audit_set_is_reported(items_file: Path) -> None:
 
 
 # ---- status
+
+
+def test_status_says_how_far_answers_in_bulk_were_confirmed(
+    items_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_campaign("new", items_file, "--classes", "a,b")
+    campaign = items_file.with_suffix(".teeter")
+    assert "in bulk" not in run_teeter("status", campaign).stdout
+
+    monkeypatch.setattr(AnswerQueries, "bulk_checks", lambda _: [("a", "a")] * 19 + [("a", "b")])
+
+    text = " ".join(run_teeter("status", campaign).stdout.split())
+    assert "19 of 20 answers in bulk were confirmed when asked again blind: 76% to 99% are" in text
 
 
 def test_status_with_150_classes_fits_the_terminal(

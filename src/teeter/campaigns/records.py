@@ -840,6 +840,8 @@ class Status:
     """What the newest model learned from, in a sentence."""
     withdrawn: int = 0
     """Items that were taken out of the campaign."""
+    unlearned: int = 0
+    """Answers that the newest model does not know."""
     bulk_agreement: AccuracyEstimate | None = None
     """How many answers in bulk agree with the blind ones that were asked for to check them."""
 
@@ -1157,7 +1159,7 @@ class FinishReport:
     certificate: str | None = None
     """The id of the newest certificate of this promise."""
     sentences: list[str] = field(default_factory=list)
-    """What the report says, for people."""
+    """What the report says, for people. The first says what is promised, or what to do for it."""
     shares_note: str = ""
     """What the shares of the classes are about, as a sentence."""
 

@@ -15,6 +15,7 @@ from teeter.campaigns.learning.stopping import (
     estimate_accuracy,
     estimate_model_accuracy,
     give_advice,
+    recent_kappas,
 )
 from teeter.campaigns.records import (
     AccuracyEstimate,
@@ -76,6 +77,7 @@ def campaign_status(view: Reading) -> Status:
         comparison=compare_encoders(newest_facts),
         learned=describe_learning(len(models), newest_facts) if models else None,
         withdrawn=len(snapshot.withdrawn),
+        unlearned=view.answers.count_since_newest_model(),
         bulk_agreement=_check_bulk_answers(view),
     )
 
@@ -83,6 +85,19 @@ def campaign_status(view: Reading) -> Status:
 def _check_bulk_answers(view: Reading) -> AccuracyEstimate | None:
     pairs = view.answers.bulk_checks()
     return estimate_accuracy(sum(in_bulk == blind for in_bulk, blind in pairs), len(pairs))
+
+
+def describe_bulk_answers(agreement: AccuracyEstimate) -> str:
+    """Return how far answers in bulk can be trusted, in one sentence.
+
+    Example:
+        >>> describe_bulk_answers(AccuracyEstimate(0.95, 0.76, 0.99, total=20, right=19))
+        '19 of 20 answers in bulk were confirmed when asked again blind: 76% to 99% are right.'
+    """
+    return (
+        f"{agreement.right:,} of {agreement.total:,} answers in bulk were confirmed when asked "
+        f"again blind: {agreement.low:.0%} to {agreement.high:.0%} are right."
+    )
 
 
 def describe_model(model: StoredModel) -> ModelRound:
@@ -138,7 +153,7 @@ def _measure_progress(
         labels=len(snapshot.without_withdrawn().consensus),
         accuracy=accuracy,
         accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
-        kappa=newest.get("kappa"),
+        kappas=recent_kappas(distinct),
         changed=newest.get("changed"),
         cost=cost,
         budget=settings.budget,

@@ -663,6 +663,7 @@ def status(
     switch to another encoder, the two encoders are compared.
     """
     from teeter.campaigns.items.image_links import describe_missing_images
+    from teeter.campaigns.status import describe_bulk_answers
 
     with open_campaign(file) as opened, spinner("Reading"):
         summary = opened.status()
@@ -699,6 +700,8 @@ def status(
         echo_wrapped(summary.learned)
     if summary.withdrawn:
         typer.echo(f"{pluralize(summary.withdrawn, 'withdrawn item')} left out.")
+    if summary.bulk_agreement is not None:
+        echo_wrapped(describe_bulk_answers(summary.bulk_agreement))
     for sentence in summary.advice:
         echo_wrapped(sentence)
 

@@ -154,8 +154,8 @@ def label_rounds(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
 
         with spinner("Training"):
             model = opened.train()
-        advice = opened.status().advice[0]
-        echo_wrapped(f"Model {model.version}, trained on {model.labels:,} labels. {advice}")
+        accuracy = opened.status().advice[1]
+        echo_wrapped(f"Model {model.version}, trained on {model.labels:,} labels. {accuracy}")
 
 
 def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -> bool:

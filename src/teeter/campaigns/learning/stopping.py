@@ -12,15 +12,22 @@ from typing import Any
 
 from teeter.campaigns.records import AccuracyEstimate
 
-STABLE_KAPPA = 0.99
-"""Cohen's kappa between the predictions of two models from which on little changes."""
+STABLE_MODELS = 3
+"""Models whose predictions must have hardly changed from one to the next."""
 
-FLAT_CHANGE = 0.005
-"""A change of the accuracy over three models, up or down, below which it has levelled off."""
+STABLE_LABELS = 50
+"""Further labels that these models must have learned from together, so that training after every
+label does not look like a stable model."""
 
-ROUGH_CHANGE = 0.1
-"""If the interval of a change of the accuracy is wider than this, the change is known only roughly.
+STABLE_DISAGREEMENT = 0.045
+"""What their disagreements, 1 - kappa, may add up to: 0.015 for each of three models.
+
+In the ten campaigns of docs/how_to/when_to_stop.md, this stopped as near to the best accuracy as
+0.03 did, which took a tenth more labels.
 """
+
+ROUGH_ACCURACY = 0.1
+"""If the interval of the accuracy is wider than this, the accuracy is known only roughly."""
 
 _NORMAL_QUANTILE = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations of its mean."""
@@ -83,8 +90,9 @@ class Progress:
     """From randomly drawn items; None if none of them is labelled yet."""
     accuracies: tuple[AccuracyEstimate, ...]
     """The estimated accuracies of all models that have one, oldest first."""
-    kappa: float | None
-    """Cohen's kappa between the predictions of the last two models; None before the second."""
+    kappas: tuple[float, ...]
+    """Cohen's kappa of each model with the one before it, the newest first; see ``recent_kappas``.
+    """
     changed: float | None
     """The share of predictions that the latest model changed; None before the second."""
     cost: float | None = None
@@ -95,26 +103,55 @@ class Progress:
 
 
 def give_advice(progress: Progress) -> list[str]:
-    """Return sentences for and against stopping, which also say what is not known.
+    """Return whether to stop, then sentences with the reasons, which also say what is not known.
 
     Example:
-        >>> for sentence in give_advice(Progress(400, None, (), kappa=0.9, changed=0.08)):
+        >>> progress = Progress(400, None, (), kappas=(0.9, 0.92, 0.88), changed=0.08)
+        >>> for sentence in give_advice(progress):
         ...     print(sentence)
+        Keep labelling: more labels still change what the model predicts.
         The accuracy is not known yet, because no random item has been labelled.
         The latest model changed 8.0% of the predictions (kappa 0.900).
         It is not known yet whether the accuracy is still rising: too few models were measured.
-        The model is still changing: keep labelling.
     """
-    advice = [_describe_accuracy(progress), _describe_change(progress), _describe_trend(progress)]
+    advice = [
+        _recommend(progress),
+        _describe_accuracy(progress),
+        _describe_change(progress),
+        _describe_trend(progress),
+    ]
 
     if progress.budget is not None:
         advice.append(_describe_budget(progress.cost, progress.budget))
 
-    # A single model does not show whether predictions still change.
-    if progress.kappa is not None:
-        advice.append(_recommend(progress.kappa, progress.accuracies))
-
     return advice
+
+
+def recent_kappas(models: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Return how far the newest models agree, each with the one before it, the newest first.
+
+    Args:
+        models: what is known of each model, oldest first.
+
+    Returns:
+        Those of the last ``STABLE_MODELS`` models, or of more, back to the first that learned from
+        ``STABLE_LABELS`` labels less than the newest. Fewer values if there is none.
+
+    Example:
+        >>> models = [{"labels": 20 * k, "kappa": k / 10} for k in range(1, 8)]
+        >>> recent_kappas(models)
+        (0.7, 0.6, 0.5)
+    """
+    kappas: list[float] = []
+    for facts in reversed(models):
+        new_labels = models[-1]["labels"] - facts["labels"]
+        if len(kappas) >= STABLE_MODELS and new_labels >= STABLE_LABELS:
+            return tuple(kappas)
+        if facts.get("kappa") is None:
+            break
+        kappas.append(facts["kappa"])
+    # Too few models or labels yet.
+    return tuple(kappas[: STABLE_MODELS - 1])
 
 
 def _describe_accuracy(progress: Progress) -> str:
@@ -132,12 +169,12 @@ def _describe_accuracy(progress: Progress) -> str:
 
 
 def _describe_change(progress: Progress) -> str:
-    if progress.kappa is None or progress.changed is None:
+    if not progress.kappas or progress.changed is None:
         return "It is not known yet how much the predictions change: train a second model."
 
     return (
         f"The latest model changed {progress.changed:.1%} of the predictions "
-        f"(kappa {progress.kappa:.3f})."
+        f"(kappa {progress.kappas[0]:.3f})."
     )
 
 
@@ -175,30 +212,36 @@ def _describe_budget(cost: float | None, budget: float) -> str:
     return f"{left:g} of the budget of {budget:g} is left."
 
 
-def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
-    """Say whether to stop. Stable predictions and a flat accuracy must both speak for it."""
-    if kappa < STABLE_KAPPA:
-        return "The model is still changing: keep labelling."
+def _recommend(progress: Progress) -> str:
+    """Say whether to stop: if predictions are stable and the accuracy does not clearly change.
 
-    # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
-    change = _change_over_three_models(accuracies)
-    reason = "the accuracy is not known"
-    if change is not None:
-        difference, low, high = change
-        reason = "the accuracy is still changing"
-        if abs(difference) < FLAT_CHANGE:
-            advice = "More labels will probably improve the model very little: consider stopping."
-            if high - low > ROUGH_CHANGE:
-                advice += (
-                    f" However, the accuracy is measured on only {accuracies[-1].total} random "
-                    "items, so if the accuracy matters, label more random items first."
-                )
-            return advice
+    Whether the accuracy has levelled off cannot be asked of its estimate: one more right prediction
+    of 60 moves it by more than a point. The predictions of two models differ in no more than the
+    share that changed, and so do their accuracies.
+    """
+    if progress.budget is not None and (progress.cost or 0) >= progress.budget:
+        return "Stop, or raise the budget: it is used up."
+    if len(progress.kappas) < STABLE_MODELS:
+        return "Keep labelling: there are too few models to see what more labels change."
+    if sum(1 - kappa for kappa in progress.kappas) > STABLE_DISAGREEMENT:
+        return "Keep labelling: more labels still change what the model predicts."
 
-    return (
-        f"It is not clear yet whether more labels will help: the predictions are stable, but "
-        f"{reason}."
-    )
+    change = _change_over_three_models(progress.accuracies)
+    if change is not None and change[1] > 0:
+        return "Keep labelling: the accuracy is still rising."
+    if change is not None and change[2] < 0:
+        return "Review the labels before you give more: the accuracy is falling."
+
+    advice = "You can consider stopping: more labels will probably improve the model very little."
+    accuracy = progress.accuracy
+    if accuracy is None:
+        return f"{advice} However, nobody knows how accurate it is."
+    if accuracy.high - accuracy.low > ROUGH_ACCURACY:
+        advice += (
+            f" However, its accuracy is known only roughly, {accuracy.low:.0%} to "
+            f"{accuracy.high:.0%}: if it matters, label more random items first."
+        )
+    return advice
 
 
 def _change_over_three_models(
