@@ -10,7 +10,7 @@ that it costs no time later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -36,12 +36,11 @@ class _Layer(nn.Module):
     def __init__(self, weights: Mapping[str, Tensor], prefix: str, heads: int) -> None:
         super().__init__()
         # One product for query, key and value is faster than three.
-        self.query_key_value = _stack(
-            [
-                _make_linear(weights, f"{prefix}.attention.self.query"),
-                _make_linear(weights, f"{prefix}.attention.self.key"),
-                _make_linear(weights, f"{prefix}.attention.self.value"),
-            ]
+        self.query_key_value = _make_linear(
+            weights,
+            f"{prefix}.attention.self.query",
+            f"{prefix}.attention.self.key",
+            f"{prefix}.attention.self.value",
         )
 
         self.attention = _make_linear(weights, f"{prefix}.attention.output.dense")
@@ -135,9 +134,10 @@ class BertSentenceEncoder(nn.Module):
         return functional.normalize(pooled, dim=1)
 
 
-def _make_linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
-    weight = weights[f"{name}.weight"]
-    bias = weights[f"{name}.bias"]
+def _make_linear(weights: Mapping[str, Tensor], *names: str) -> nn.Linear:
+    """Return one linear layer with the outputs of all that are named."""
+    weight = torch.cat([weights[f"{name}.weight"] for name in names])
+    bias = torch.cat([weights[f"{name}.bias"] for name in names])
     outputs, inputs = weight.shape
 
     # On the "meta" device no random weights are drawn only to be replaced.
@@ -153,17 +153,6 @@ def _make_norm(weights: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
     norm = nn.LayerNorm(weight.shape, eps=_LAYER_NORM_EPSILON)
     norm.load_state_dict({"weight": weight, "bias": bias})
     return norm
-
-
-def _stack(layers: Sequence[nn.Linear]) -> nn.Linear:
-    """Return one linear layer with the outputs of several."""
-    weight = torch.cat([layer.weight.detach() for layer in layers])
-    bias = torch.cat([layer.bias.detach() for layer in layers])
-    outputs, inputs = weight.shape
-
-    stacked = nn.Linear(inputs, outputs, device="meta")
-    stacked.load_state_dict({"weight": weight, "bias": bias}, assign=True)
-    return stacked
 
 
 SIDE = 224

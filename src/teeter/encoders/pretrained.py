@@ -106,6 +106,10 @@ class _PretrainedModel:
         paths = self.folder.rglob("*")
         return checksum_files(path for path in paths if path.suffix in _WEIGHT_SUFFIXES)
 
+    def load(self, auto_class: Any) -> Any:
+        """Load a part of the model by a class of transformers."""
+        return _load(self.name, lambda: auto_class.from_pretrained(self.location))
+
 
 class SentenceTransformersEncoder(Encoder):
     """A sentence-transformers model. Features have length 1."""
@@ -153,10 +157,8 @@ class TransformersTextEncoder(Encoder):
 
         self.name = name
         self._source = _PretrainedModel(name)
-        location = self._source.location
-        self._tokenizer = _load(name, lambda: AutoTokenizer.from_pretrained(location))
-        model = _load(name, lambda: AutoModel.from_pretrained(location))
-        self._model = model.to(self._source.device).eval()
+        self._tokenizer = self._source.load(AutoTokenizer)
+        self._model = self._source.load(AutoModel).to(self._source.device).eval()
 
     @property
     def checksum(self) -> str:
@@ -201,9 +203,7 @@ class TransformersImageEncoder(ImageEncoder):
         super().__init__(folder)
         self.name = name
         self._source = _PretrainedModel(name)
-        location = self._source.location
-        model = _load(name, lambda: AutoModel.from_pretrained(location))
-        self._model = model.to(self._source.device).eval()
+        self._model = self._source.load(AutoModel).to(self._source.device).eval()
         config: dict[str, Any] = {}
         if self._source.folder is not None:
             config_file = self._source.folder / "preprocessor_config.json"

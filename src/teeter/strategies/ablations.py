@@ -67,12 +67,22 @@ class SeedingL2(Strategy):
         return _seed_by_distance(Euclidean(context.features), context, n)
 
 
-@registry.register("entropy-s")
-class EntropyS(ScoringStrategy):
-    """LDM-Seeding with entropy instead of LDM [Cho et al. 2024]."""
+class _ScoreSeeding(ScoringStrategy):
+    """LDM-Seeding with another score instead of LDM."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the most uncertain row, then rows drawn by weight and distance."""
+        scores = self.score(context)
+        context.notes["score"] = scores
+        return ldm_seeding(scores, context.features, n, generator=context.generator)
+
+
+@registry.register("entropy-s")
+class EntropyS(_ScoreSeeding):
+    """LDM-Seeding with entropy instead of LDM [Cho et al. 2024]."""
 
     def score(self, context: Context) -> Tensor:
         """Return one minus the normalised entropy: 0 if all classes are equally probable."""
@@ -82,29 +92,14 @@ class EntropyS(ScoringStrategy):
         normalised_entropy = entropy(context.logits) / math.log(n_classes)
         return (1 - normalised_entropy).clamp_min(0)
 
-    def choose(self, context: Context, n: int) -> Tensor:
-        """Return the most uncertain row, then rows drawn by weight and distance."""
-        scores = self.score(context)
-        context.notes["score"] = scores
-        return ldm_seeding(scores, context.features, n, generator=context.generator)
-
 
 @registry.register("margin-s")
-class MarginS(ScoringStrategy):
+class MarginS(_ScoreSeeding):
     """LDM-Seeding with the margin instead of LDM [Cho et al. 2024]."""
-
-    needs = frozenset({"logits", "features"})
-    best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
         """Return the difference between the two largest probabilities."""
         return margin(context.logits)
-
-    def choose(self, context: Context, n: int) -> Tensor:
-        """Return the most uncertain row, then rows drawn by weight and distance."""
-        scores = self.score(context)
-        context.notes["score"] = scores
-        return ldm_seeding(scores, context.features, n, generator=context.generator)
 
 
 @registry.register("ldm-fass")

@@ -156,10 +156,7 @@ class Finish(Part):
             InputError: ``start`` was not called yet.
         """
         with self._campaign.writing() as change:
-            if change.finishes.newest() is None:
-                raise InputError("No promise is started: start one first.")
-
-            report = look(change)
+            report = _look_at_started(change)
             if count == report.waiting_draws:
                 return report
             return set_draws(change, report, count, who)
@@ -174,10 +171,7 @@ class Finish(Part):
             InputError: nothing is promised yet.
         """
         with self._campaign.writing() as change:
-            if change.finishes.newest() is None:
-                raise InputError("No promise is started: start one first.")
-
-            report = look(change)
+            report = _look_at_started(change)
             # A second certificate of the same facts would only differ in its date.
             newest = newest_certificate(change)
             if newest is not None and says_the_same(newest.content, report):
@@ -218,3 +212,10 @@ class Finish(Part):
         with self._campaign.reading() as view:
             _, note = certified_labels(view, self._campaign.review.snapshot(view))
         return note
+
+
+def _look_at_started(view: Reading) -> FinishReport:
+    """Return what is promised now, if a promise was started."""
+    if view.finishes.newest() is None:
+        raise InputError("No promise is started: start one first.")
+    return look(view)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, select, text
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.campaigns.items.item import quote_id
 from teeter.campaigns.settings import resolve_folder, settings_from_json, settings_to_dict
 from teeter.campaigns.store import Database, schema
@@ -19,7 +19,7 @@ from teeter.campaigns.store.backup import atomic_file, copy_intact_backup
 from teeter.campaigns.store.database import is_url, split_location
 from teeter.campaigns.store.transaction import add_campaign, find_campaign, list_campaigns
 from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import FileError, InputError
 
 _NOT_COPIED = (
     schema.campaigns,
@@ -291,10 +291,7 @@ def copy_campaign(
     # The reader sees one state throughout, so people may go on labelling meanwhile.
     with source.reading() as source_connection, target.writing() as target_connection:
         campaigns = list_campaigns(source_connection)
-        if name not in campaigns:
-            raise UnknownNameError(
-                f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
-            )
+        require_known("campaign", name, campaigns)
 
         # Checked inside the transaction, so that two copies at once cannot both succeed.
         existing = list_campaigns(target_connection).get(name)

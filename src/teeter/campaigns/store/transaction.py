@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, insert, select, update
 
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import require_known
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.store import schema
@@ -53,7 +53,7 @@ from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries, StoredModel
 from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
-from teeter.errors import InputError, StoreError, UnknownNameError
+from teeter.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -127,10 +127,7 @@ def find_campaign(database: Database, name: str | None) -> StoredCampaign:
             )
         (name,) = campaigns
 
-    if name not in campaigns:
-        raise UnknownNameError(
-            f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
-        )
+    require_known("campaign", name, campaigns)
     return campaigns[name]
 
 

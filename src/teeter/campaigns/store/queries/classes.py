@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 
 from teeter.base.array_types import Vectors
-from teeter.base.registry import did_you_mean
+from teeter.base.registry import did_you_mean, require_known
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.store import schema
@@ -163,8 +163,7 @@ class ClassQueries(Queries):
             InputError: the new name is blank, or like that of another class.
         """
         row_ids = self.row_ids()
-        if name not in row_ids:
-            raise UnknownNameError(f"No class is called {name!r}. {did_you_mean(name, row_ids)}")
+        require_known("class", name, row_ids)
 
         stripped = new_name.strip()
         if not stripped or stripped in row_ids:
