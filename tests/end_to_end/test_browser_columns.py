@@ -69,6 +69,15 @@ def test_columns_are_shown_beside_the_item_and_nothing_in_them_runs(
 
         page.goto(f"{address}/c/rows/item?id=r3")
         assert page.locator("dl.columns strong").all_inner_texts() == ["Order 7", "Paid"]
+        for button, notice in (
+            ("Withdraw the item", "The item was withdrawn."),
+            ("Put the item back", "The item is in the campaign again."),
+        ):
+            page.get_by_role("button", name=button).click()
+            sync_api.expect(page.locator("#notice")).to_have_text(notice)
+            strong = page.locator("dl.columns strong")
+            sync_api.expect(strong).to_have_text(["Order 7", "Paid"])
+        check_accessibility(page, "the page of an item")
         page.goto(f"{address}/c/rows/items?column=customer&value=ACME+3")
         assert page.locator("tbody tr").count() == 1
         page.context.close()

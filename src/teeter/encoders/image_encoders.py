@@ -263,7 +263,7 @@ def _load_network(path: Path) -> tuple[Any, str]:
     """Return the network and the device that it is on."""
     import torch
 
-    from teeter.encoders.networks import EfficientNetLite0
+    from teeter.encoders.networks import EfficientNetLite0, to_best_device
 
     try:
         # weights_only refuses anything but tensors: a checkpoint could otherwise run code.
@@ -275,5 +275,4 @@ def _load_network(path: Path) -> tuple[Any, str]:
             "its package again."
         ) from None
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return network.eval().to(device), device
+    return to_best_device(network)

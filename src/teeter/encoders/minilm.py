@@ -260,7 +260,7 @@ def _load_network(path: Path) -> tuple[Any, str]:
     """Return the network and the device that it is on."""
     import torch
 
-    from teeter.encoders.networks import BertSentenceEncoder
+    from teeter.encoders.networks import BertSentenceEncoder, to_best_device
 
     stored = read_onnx_weights(path)
     try:
@@ -272,8 +272,7 @@ def _load_network(path: Path) -> tuple[Any, str]:
             f"{path} does not hold the weights of all-MiniLM-L6-v2: install its package again."
         ) from None
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return network.eval().to(device), device
+    return to_best_device(network)
 
 
 def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[np.float32]]:

@@ -22,6 +22,7 @@ __all__ = [
     "SIDE",
     "BertSentenceEncoder",
     "EfficientNetLite0",
+    "to_best_device",
 ]
 
 _LAYER_NORM_EPSILON = 1e-12
@@ -132,6 +133,12 @@ class BertSentenceEncoder(nn.Module):
         without_padding = tokens * mask[..., None]
         pooled = without_padding.sum(dim=1)
         return functional.normalize(pooled, dim=1)
+
+
+def to_best_device(network: nn.Module) -> tuple[nn.Module, str]:
+    """Return a network ready to encode, and the device that it is on: a GPU if there is one."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return network.eval().to(device), device
 
 
 def _make_linear(weights: Mapping[str, Tensor], *names: str) -> nn.Linear:

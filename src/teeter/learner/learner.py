@@ -305,10 +305,7 @@ class Learner:
         classes = encode_labels(as_list(labels), self.classes, rows=row_indices)
 
         row_count = len(row_indices)
-        if row_count != len(classes):
-            raise InputError(
-                f"There are {row_count} rows and {len(classes)} labels: give one label per row."
-            )
+        _require_label_per_row(row_count, len(classes))
         if len(np.unique(row_indices)) < row_count:
             raise InputError("A row occurs twice in this call: give each row once.")
 
@@ -392,10 +389,7 @@ class Learner:
         classes = torch.from_numpy(encode_labels(labels, self.classes))
         data = self._take_data(data, rows)
         row_count = count_rows(data)
-        if row_count != len(classes):
-            raise InputError(
-                f"There are {row_count} rows and {len(classes)} labels: give one label per row."
-            )
+        _require_label_per_row(row_count, len(classes))
         if row_count == 0:
             raise InputError("Cannot evaluate a model on 0 rows.")
 
@@ -669,6 +663,11 @@ class Learner:
             value = getattr(self, name)
             if value is not None and value < minimum:
                 raise InputError(f"{name} is {value}: it must be {minimum} or more.")
+
+
+def _require_label_per_row(rows: int, labels: int) -> None:
+    if rows != labels:
+        raise InputError(f"There are {rows} rows and {labels} labels: give one label per row.")
 
 
 def _has_number_rows(pool: Any) -> bool:

@@ -61,15 +61,17 @@ def test_labels_follow_decisions_and_flags_are_shown(client: TestClient, file: P
 
 
 def test_an_item_is_withdrawn_on_its_page(client: TestClient) -> None:
-    csrf = {"csrf": client.headers["x-csrf-token"]}
-    assert 'action="/c/texts/item/withdraw"' in client.get("/c/texts/item?id=t1").text
+    page = client.get("/c/texts/item?id=t1").text
+    assert f'data-api="{AT}/items/withdraw"' in page
+    assert '<input type="hidden" name="items" value="t1" data-type="list">' in page
 
-    page = client.post("/c/texts/item/withdraw", data={**csrf, "id": "t1"}).text
+    client.post(f"{AT}/items/withdraw", json={"items": ["t1"]})
+    page = client.get("/c/texts/item?id=t1").text
     assert "This item was withdrawn" in page
-    assert 'action="/c/texts/item/put-back"' in page
+    assert f'data-api="{AT}/items/put-back"' in page
     assert "t1" in client.get("/c/texts/items?state=withdrawn").text
-    page = client.post("/c/texts/item/put-back", data={**csrf, "id": "t1"}).text
-    assert "This item was withdrawn" not in page
+    client.post(f"{AT}/items/put-back", json={"items": ["t1"]})
+    assert "This item was withdrawn" not in client.get("/c/texts/item?id=t1").text
 
 
 def test_a_class_is_renamed_on_the_page_of_classes(client: TestClient) -> None:

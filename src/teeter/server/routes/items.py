@@ -264,30 +264,7 @@ def answer_item(
     """Record an answer from the page of an item."""
     # The page of an item shows what the model predicts.
     campaign.answer(Answer(id, user, kind, label or None, origin=AnswerOrigin.SEEN))
-    return _back_to_item(slug, id)
-
-
-@page_router.post("/c/{slug}/item/withdraw")
-def withdraw_item(
-    campaign: CampaignToManage, slug: str, user: User, id: Annotated[str, Form(max_length=4096)]
-) -> Response:
-    """Take an item out of the campaign. Its answers are kept."""
-    campaign.items.withdraw([id], who=user)
-    return _back_to_item(slug, id)
-
-
-@page_router.post("/c/{slug}/item/put-back")
-def put_item_back(
-    campaign: CampaignToManage, slug: str, user: User, id: Annotated[str, Form(max_length=4096)]
-) -> Response:
-    """Put a withdrawn item back into the campaign."""
-    campaign.items.put_back([id], who=user)
-    return _back_to_item(slug, id)
-
-
-def _back_to_item(slug: str, item_id: str) -> Response:
-    """Show the page of an item after a change."""
-    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': item_id})}", 303)
+    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 
 @router.get("/item")

@@ -13,7 +13,8 @@
 //   data-stay     show nothing new but the notice. Without it the page is read again, and its content replaced.
 //
 // On a field, a button or a select:
-//   data-type     number, percent (as a share), boolean, lines (a list of texts): what its text becomes in JSON.
+//   data-type     number, percent (as a share), boolean, lines (a list of texts), list (of this text alone): what
+//                 its text becomes in JSON.
 //                 An <input type="number"> is a number, and a number without a value is not sent.
 //   data-within="classes" data-key="spam", also on a fieldset: the field is sent as {"classes": {"spam": {…}}}.
 //
@@ -27,6 +28,7 @@ const readers = {
   number: (text) => (text === "" ? undefined : Number(text)),
   percent: (text) => (text === "" ? undefined : Number(text) / 100),
   boolean: (text) => text === "true",
+  list: (text) => [text],
   lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
 };
 
@@ -84,6 +86,7 @@ async function refresh() {
   for (const part of [...main.children].filter(isContent)) part.remove();
   main.append(...[...page.getElementById("main").children].filter(isContent));
   window.htmx?.process(main);
+  document.dispatchEvent(new Event("refreshed"));
 }
 
 function say(output, text, isError, secret) {

@@ -105,6 +105,11 @@ export function renderMarkdown(text) {
 }
 
 // Pages that the server has written hold Markdown as text.
-for (const node of document.querySelectorAll("[data-markdown]")) {
-  node.replaceChildren(...renderMarkdown(node.textContent));
+function renderPage() {
+  for (const node of document.querySelectorAll("[data-markdown]")) {
+    node.replaceChildren(...renderMarkdown(node.textContent));
+  }
 }
+
+renderPage();
+document.addEventListener("refreshed", renderPage); // by forms.js

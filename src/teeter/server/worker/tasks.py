@@ -21,7 +21,6 @@ from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.items.read_items import read_items
-from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.records import (
     Activity,
     EncodingResult,
@@ -134,8 +133,11 @@ class TaskHandlers:
         self, location: str, report: ReportStatus, *, encoder: str | None = None
     ) -> EncodingResult:
         """Compute the features of all items that lack them, or switch to another encoder."""
-        progress = _report_encoding(report)
-        return self.campaign(location).encode(encoder, progress=progress).shortened()
+
+        def report_progress(done: int, total: int) -> None:
+            report(StatusReport(Activity.ENCODING, done=done, total=total))
+
+        return self.campaign(location).encode(encoder, progress=report_progress).shortened()
 
     def add_items(self, location: str, report: ReportStatus, **arguments: Any) -> ImportResult:
         """Store items, which are encoded by a later request."""
@@ -229,15 +231,6 @@ _HANDLERS: dict[WorkerTask[Any], Callable[..., Any]] = {
     background.CHANGE_ITEM: TaskHandlers.change_item,
     background.CREATE_CAMPAIGN: TaskHandlers.create_campaign,
 }
-
-
-def _report_encoding(report: ReportStatus) -> ProgressReport:
-    """Return a function that reports the progress of an encoding to the server."""
-
-    def report_progress(done: int, total: int) -> None:
-        report(StatusReport(Activity.ENCODING, done=done, total=total))
-
-    return report_progress
 
 
 def create_campaign(
