@@ -45,6 +45,7 @@ from teeter.campaigns.records import (
     AnswerReceipt,
     CampaignProgress,
     Certificate,
+    ClassAccuracy,
     ClassDescription,
     ClassInfo,
     ConsensusLabel,
@@ -568,6 +569,10 @@ class RemoteReview(_Remote):
             Decision | None, "/decisions", "/decisions/undo", number
         )
         return decision
+
+    def confusion(self) -> list[ClassAccuracy]:
+        """Return what the model takes the items of each class for. See ``Review.confusion``."""
+        return self._get(list[ClassAccuracy], "/confusion")
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""

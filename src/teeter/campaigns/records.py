@@ -846,6 +846,17 @@ class Status:
     """How many answers in bulk agree with the blind ones that were asked for to check them."""
 
 
+@dataclass(frozen=True)
+class ClassAccuracy:
+    """What models that were not trained on them take the random items of a class for."""
+
+    label: str
+    predicted: dict[str, int]
+    """How many of its items are predicted as which class, the most frequent first."""
+    accuracy: AccuracyEstimate | None
+    """The share that is predicted correctly; None without an item of the class."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelRound:
     """A trained model."""

@@ -5,6 +5,7 @@ A saved model is a safetensors file of named arrays:
 ==================  ==============================================================================
 ``places``          (L,) the indices of the items it was trained on
 ``labels``          (L,) their class indices
+``unseen``          (L,) the class indices that models predict which were not trained on the item
 ``predicted``       (N,) the predicted class index of every item at that time
 ``confidence``      (N,) the calibrated probability of that class
 ``weight, bias``    (S, D) and (S,) the head, if it is linear or a pool head; ``seen`` (S,) has its
@@ -58,7 +59,7 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-_FEATURE_INDEPENDENT = ("places", "labels", "predicted")
+_FEATURE_INDEPENDENT = ("places", "labels", "unseen", "predicted")
 """The arrays of a saved model that stay valid if the features change."""
 
 PICKING = "picking."
@@ -175,7 +176,7 @@ def replace_class(weights: bytes, index: int, other: int | None) -> bytes:
             kept["confidence"] = np.where(is_removed, 0, kept["confidence"])
         other = int(np.bincount(kept["labels"]).argmax())
 
-    for name in ("labels", "predicted"):
+    for name in kept.keys() & {"labels", "unseen", "predicted"}:
         replaced = np.where(kept[name] == index, other, kept[name])
         kept[name] = (replaced - (replaced > index)).astype(kept[name].dtype)
     return save(kept)

@@ -158,7 +158,9 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     )
 
     is_right = chosen.plain_probabilities.argmax(axis=1) == labels
-    is_random_right = random_probabilities.argmax(axis=1) == random_labels
+    unseen = chosen.probabilities.argmax(axis=1)
+    unseen[random_rows] = random_probabilities.argmax(axis=1)
+    is_random_right = unseen[random_rows] == random_labels
     facts: ModelFacts = {
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
@@ -199,6 +201,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     arrays |= {
         "places": places,
         "labels": labels,
+        "unseen": unseen.astype(np.int16),
         "predicted": predicted,
         "temperature": np.array([temperature]),
         "confidence": confidence.numpy(),

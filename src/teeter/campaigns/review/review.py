@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from teeter.campaigns.classes import as_class_name
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.items.items import read_content
 from teeter.campaigns.learning.rounds import RoundSettings
+from teeter.campaigns.learning.saved_models import load_arrays
+from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Agreement,
     AnswerKind,
     AnswerReceipt,
+    ClassAccuracy,
     Decision,
     Disagreement,
     DisagreementPage,
@@ -22,6 +26,7 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.annotators import measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
+from teeter.campaigns.status import count_unencoded
 from teeter.campaigns.store import Part, Reading, Writing, cached_by
 from teeter.errors import InputError
 
@@ -55,7 +60,7 @@ class Review(Part):
             # Contents are read only for those that are shown: texts may be long.
             shown = disagreements[:count]
             rows = view.items.by_id([item for item, _ in shown])
-            labels = snapshot.labels
+            labels = snapshot.measuring_labels
 
             for item, by_annotator in shown:
                 disagreement = Disagreement(
@@ -170,6 +175,60 @@ class Review(Part):
                 recent.append(described)
 
         return recent
+
+    def confusion(self) -> list[ClassAccuracy]:
+        """Return what the model takes the items of each class for, in the order of the classes.
+
+        Only items that measure the model count: drawn at random and answered blind. The labels are
+        those of today, the predictions those of models that were not trained on the item, when the
+        newest model was trained. Empty before that.
+        """
+        with self._campaign.reading() as view:
+            return self._measure_confusion(view)
+
+    @cached_by(lambda _, view: (view.history.newest_row_id(), view.encodings.revision()))
+    def _measure_confusion(self, view: Reading) -> list[ClassAccuracy]:
+        snapshot = self.snapshot(view)
+        labels = snapshot.measuring_labels
+        weights = view.models.newest_weights(1)
+        # While features are computed, the places of a model's items are not known.
+        if not weights or count_unencoded(view):
+            return []
+        arrays = load_arrays(weights[0])
+        if "unseen" not in arrays:
+            return []  # an earlier version of teeter trained it
+
+        items = view.encodings.encoded_items()
+        audit_set = view.items.audit_set()
+        control = view.picks.random_items() - snapshot.left_out
+        audited = [
+            (labels[item], int(predicted))
+            for item, predicted in zip(items, arrays["predicted"], strict=False)
+            if item in audit_set and item in labels and item not in snapshot.left_out
+        ]
+        measured = [
+            (labels[items[place]], int(predicted))
+            for place, predicted in zip(arrays["places"], arrays["unseen"], strict=True)
+            if items[place] in control and items[place] in labels
+        ]
+        # The larger set, as in ``estimate_model_accuracy``. No model is trained on the audit set.
+        share_judged = min(1.0, len(measured) / len(arrays["places"]))
+        if len(audited) >= len(measured):
+            measured = audited
+            share_judged = 0.0
+
+        classes = view.classes.names()
+        counts = Counter(measured)
+        rows = []
+        for label in classes:
+            predicted = {name: counts[label, k] for k, name in enumerate(classes)}
+            by_count = sorted(predicted.items(), key=lambda entry: -entry[1])
+            accuracy = estimate_accuracy(
+                predicted[label], sum(predicted.values()), share_judged=share_judged
+            )
+            shown = {name: count for name, count in by_count if count}
+            rows.append(ClassAccuracy(label, shown, accuracy))
+        return rows if measured else []
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair.

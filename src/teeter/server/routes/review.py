@@ -12,6 +12,7 @@ from teeter.campaigns.asking.questions import recent_answers
 from teeter.campaigns.records import (
     Agreement,
     AnswerReceipt,
+    ClassAccuracy,
     Decision,
     DisagreementPage,
     Job,
@@ -20,6 +21,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.server.access.permissions import (
+    CampaignToAnswer,
     CampaignToDecide,
     CampaignToReview,
     User,
@@ -119,6 +121,15 @@ def undo_decision(campaign: CampaignToDecide, user: User, body: UndoIn) -> Decis
 def get_agreement(campaign: CampaignToReview) -> Agreement:
     """Return how well annotators agree: overall, by class and by pair."""
     return campaign.review.agreement()
+
+
+@router.get("/confusion")
+def get_confusion(campaign: CampaignToAnswer) -> list[ClassAccuracy]:
+    """Return what the model takes the items of each class for, by random items answered blind.
+
+    Empty before the first model, and before a random item has a label.
+    """
+    return campaign.review.confusion()
 
 
 @page_router.get("/c/{slug}/disagreements")
