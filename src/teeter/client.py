@@ -58,6 +58,7 @@ from teeter.campaigns.records import (
     ItemFilter,
     ItemPage,
     ItemRow,
+    ItemSort,
     Job,
     JobState,
     MemberChange,
@@ -466,20 +467,43 @@ class RemoteItems(_Remote):
         self,
         *,
         search: str = "",
+        meaning: str = "",
+        like: str | None = None,
         label: str | None = None,
+        predicted: str | None = None,
+        differs: bool = False,
         state: ItemFilter | str = ItemFilter.ALL,
         column: str | Sequence[str] = (),
+        sort: ItemSort | str | None = None,
+        descending: bool = False,
     ) -> Iterator[ItemRow]:
-        """Yield items in their order, page by page. See ``Items.find``."""
-        query = {"search": search, "state": str(state), "column": column, "count": 500}
-        if label is not None:
-            query["label"] = label
+        """Yield the items that fit, page by page. See ``Items.find``."""
+        query: dict[str, Any] = {
+            "search": search,
+            "meaning": meaning,
+            "like": like,
+            "label": label,
+            "predicted": predicted,
+            "differs": differs,
+            "state": str(state),
+            "column": column,
+            "sort": sort,
+            "descending": descending,
+            "count": 500,
+        }
+        query = {name: value for name, value in query.items() if value is not None}
+        offset = 0
         while True:
             page = self._get(ItemPage, "/items", **query)
             yield from page.items
-            if page.after is None:
+            # Items that get a label meanwhile may leave the list: row ids stay, places do not.
+            if page.after is not None:
+                query["after"] = page.after
+                continue
+            offset += len(page.items)
+            if not page.items or "after" in query or offset >= page.hits:
                 return
-            query["after"] = page.after
+            query["offset"] = offset
 
     def change(
         self,

@@ -18,7 +18,7 @@ from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items.item import parse_items
-from teeter.campaigns.records import Answer, AnswerKind, ItemQuery, PickArm
+from teeter.campaigns.records import Answer, AnswerKind, PickArm
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import BatchOrigin, CampaignStore, Database, Pick, Reading
 from teeter.campaigns.store.locks import LockName
@@ -477,12 +477,13 @@ def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> No
 
 
 def test_a_search_with_a_nul_character_is_refused(store: CampaignStore) -> None:
-    for query, field in [(ItemQuery(search="a\0b"), "search"), (ItemQuery(label="a\0b"), "class")]:
+    searches = [(("a\0b",), "search"), (("", [("column", "a\0b")]), "value of a column")]
+    for arguments, field in searches:
         with (
             store.reading() as view,
             pytest.raises(InputError, match=f"The {field} .* has a NUL character"),
         ):
-            view.items.search(query)
+            view.items.search(*arguments)
 
     with store.reading() as view:
         assert view.items.by_id(["a1", "a\0"]).keys() == {"a1"}
@@ -491,13 +492,9 @@ def test_a_search_with_a_nul_character_is_refused(store: CampaignStore) -> None:
 @pytest.mark.parametrize("row_id", [2**31, 2**62, 2**63, 2**80, -1, -(2**80)])
 def test_a_row_id_that_no_database_has_is_no_row(row_id: int, store: CampaignStore) -> None:
     with store.reading() as view:
-        after = view.items.search(ItemQuery(after=row_id))
-        before = view.items.search(ItemQuery(before=row_id))
         with pytest.raises(UnknownNameError, match="There is no item with the row id"):
             view.items.get_by_row_id(row_id)
         assert view.items.by_row_id([row_id]) == {}
-
-    assert (len(after), len(before)) == ((0, 6) if row_id > 0 else (6, 0))
 
 
 def test_a_value_that_does_not_fit_is_the_input_s_fault(store: CampaignStore) -> None:

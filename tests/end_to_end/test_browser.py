@@ -29,7 +29,7 @@ from teeter.campaigns.settings import Settings
 
 pytestmark = MARKS
 
-PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/classes", "/export", "/review")
+PAGES = ("", "/progress", "/map", "/find", "/item?id=html", "/classes", "/export", "/review")
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_html_is_text_and_an_export_has_it(
     server: TeeterServeProcess, browser: Any, tmp_path: Path
 ) -> None:
     problems: list[str] = []
-    page = open_page(browser, f"{server.address}/c/texts/items?search=alert", problems)
+    page = open_page(browser, f"{server.address}/c/texts/find?search=alert", problems)
     page.on("dialog", lambda dialog: problems.append("a script of a text ran"))
 
     page.locator("#rows a").first.click()

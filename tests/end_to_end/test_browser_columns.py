@@ -78,7 +78,7 @@ def test_columns_are_shown_beside_the_item_and_nothing_in_them_runs(
             strong = page.locator("dl.columns strong")
             sync_api.expect(strong).to_have_text(["Order 7", "Paid"])
         check_accessibility(page, "the page of an item")
-        page.goto(f"{address}/c/rows/items?column=customer&value=ACME+3")
+        page.goto(f"{address}/c/rows/find?column=customer&value=ACME+3")
         assert page.locator("tbody tr").count() == 1
         page.context.close()
     assert problems == []

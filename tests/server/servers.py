@@ -149,6 +149,7 @@ def use_inline_workers(workspace: Workspace) -> None:
     """Let a server do its background work at once, in this process."""
     workspace.trainer = InlineWorker()
     workspace.slow_worker = InlineWorker()
+    workspace.searcher = InlineWorker()
 
 
 @contextmanager

@@ -28,7 +28,7 @@ STATUS_BY_ERROR = {
     ("path", "status", "title"),
     [
         ("/nothing", 404, "Not found"),
-        ("/c/texts/items?after=x", 422, "Something went wrong"),
+        ("/c/texts/find?after=x", 422, "Something went wrong"),
         ("/c/texts/undo", 404, "Not found"),
     ],
 )
@@ -77,7 +77,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     path = make_text_campaign(tmp_path / "texts.teeter", 30)
     with serve_campaigns(path) as client:
         before = Campaign.open(path).history()
-        for page in ("/c/texts/items", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
+        for page in ("/c/texts/find", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
             client.get(page)
         assert Campaign.open(path).history() == before
 

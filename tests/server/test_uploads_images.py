@@ -28,7 +28,7 @@ def test_an_image_that_cannot_be_read_says_so_and_has_no_prediction(tmp_path: Pa
         assert [(row["item"], row["state"]) for row in listed] == [("broken.png", "unreadable")]
         assert client.get(f"{at}/item", params={"id": "broken.png"}).json()["state"] == "unreadable"
         assert client.get(f"{at}/progress").json()["status"]["unreadable"] == 1
-        assert "unreadable" in client.get("/c/digits/items").text
+        assert "unreadable" in client.get("/c/digits/find").text
 
 
 def test_images_are_shown_as_what_they_are(tmp_path: Path) -> None:

@@ -105,6 +105,23 @@ class ItemFilter(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+class ItemSort(StrEnum):
+    """What a list of items is sorted by. Items without the value come last, in either direction."""
+
+    ADDED = "added"
+    ITEM = "item"
+    """The item's id."""
+    TEXT = "text"
+    LABEL = "label"
+    WHO = "who"
+    """Who answered, or decided on the label."""
+    PREDICTED = "predicted"
+    PROBABILITY = "probability"
+    """How sure the model is of its prediction."""
+    SIMILARITY = "similarity"
+    """To the text or the item of the query."""
+
+
 class PickArm(StrEnum):
     """How an item came to be picked."""
 
@@ -293,16 +310,36 @@ class ItemQuery:
 
     search: str = ""
     """Part of the text, of the item id or of a column, in upper or lower case."""
+    meaning: str = ""
+    """A text: the items are sorted by how close their features are to it."""
+    like: str | None = None
+    """An item's id: the items are sorted by how close their features are to those of this one."""
     label: str | None = None
-    """A class that an annotator gave, or that a reviewer decided on."""
+    """A class that is the items' label."""
+    predicted: str | None = None
+    """A class that the newest model predicts."""
+    differs: bool = False
+    """Only items whose label is not what the newest model predicts."""
     state: ItemFilter = ItemFilter.ALL
-    after: int | None = None
-    """The row id that the page begins after."""
-    before: int | None = None
-    """The row id that the page ends before."""
-    count: int = 50
     columns: tuple[tuple[str, str], ...] = ()
     """Columns, each with the text that its cell must be equal to."""
+    indices: tuple[int, ...] = ()
+    """Only these items, by their indices on the map."""
+    sort: ItemSort | None = None
+    """By default by similarity to ``meaning`` or ``like``, or else as they were added."""
+    descending: bool = False
+    """The other way round. Similar items begin with the most similar one either way."""
+    after: int | None = None
+    """The row id that the page begins after, for items that are sorted as they were added."""
+    offset: int = 0
+    """How many of the items the page leaves out before it begins."""
+    count: int = 50
+
+    @property
+    def order(self) -> ItemSort:
+        """What the items are sorted by."""
+        default = ItemSort.SIMILARITY if self.meaning or self.like else ItemSort.ADDED
+        return self.sort or default
 
 
 @dataclass(frozen=True)
@@ -428,7 +465,7 @@ class ItemRow:
     """An item as a row of a table."""
 
     row_id: int
-    """The item's position in the order of all items, for ``after`` and ``before``."""
+    """The item's position in the order of all items, for ``after``."""
     item: str
     """The item's id."""
     kind: ItemKind
@@ -445,6 +482,14 @@ class ItemRow:
     """How many annotators have answered."""
     confidence: float | None = None
     """How sure the label is, from 0 to 1."""
+    who: list[str] = field(default_factory=list)
+    """Who answered, by name, or the reviewer who decided."""
+    predicted: str | None = None
+    """What the newest model predicts. Not said of an item that is still to be answered blind."""
+    probability: float | None = None
+    """How sure the model is of it, from 0 to 1."""
+    similarity: float | None = None
+    """The cosine with the text or the item of the query, if there is one."""
 
     @property
     def consensus(self) -> ConsensusLabel | None:
@@ -460,9 +505,11 @@ class ItemPage:
 
     items: list[ItemRow]
     after: int | None = None
-    """Pass this as ``after`` to get the next page; None on the last page."""
-    before: int | None = None
-    """Pass this as ``before`` to get the previous page; None if the page is empty."""
+    """Pass this as ``after`` to get the next page of items that are sorted as they were added; None
+    on the last page.
+    """
+    hits: int = 0
+    """How many items the query finds in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,6 +549,8 @@ class MapLabels:
     """The index of each labelled item on the map, and the index of its class."""
     withdrawn: list[int]
     """The indices of withdrawn items, which a map shows if it was drawn before."""
+    blind: list[int] = field(default_factory=list)
+    """The indices of items that are still to be answered blind, so that no prediction is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,11 +78,12 @@ def campaign_status(view: Reading) -> Status:
         learned=describe_learning(len(models), newest_facts) if models else None,
         withdrawn=len(snapshot.withdrawn),
         unlearned=view.answers.count_since_newest_model(),
-        bulk_agreement=_check_bulk_answers(view),
+        bulk_agreement=measure_bulk_agreement(view),
     )
 
 
-def _check_bulk_answers(view: Reading) -> AccuracyEstimate | None:
+def measure_bulk_agreement(view: Reading) -> AccuracyEstimate | None:
+    """Return how many answers in bulk agree with the blind ones that check them."""
     pairs = view.answers.bulk_checks()
     return estimate_accuracy(sum(in_bulk == blind for in_bulk, blind in pairs), len(pairs))
 

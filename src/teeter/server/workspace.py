@@ -220,6 +220,9 @@ class Workspace:
         self.trainer = BackgroundWorker(batch)
         self.slow_worker = BackgroundWorker(batch)
         """Creates campaigns and draws slow maps, so that they do not delay the trainer."""
+        self.searcher = BackgroundWorker(batch)
+        """Finds similar items. People wait for it while the others may be busy for minutes, so its
+        process is its own. It is started by the first search."""
 
         self.campaigns: dict[str, Campaign] = {}
         """The open campaigns by slug."""
@@ -795,6 +798,7 @@ class Workspace:
             self.suggester.close()
         self.trainer.stop()
         self.slow_worker.stop()
+        self.searcher.stop()
 
         for campaign in self.campaigns.values():
             campaign.database.close()

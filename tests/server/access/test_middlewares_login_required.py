@@ -34,12 +34,12 @@ def test_paths_that_look_like_open_ones_are_closed(token_client: TestClient, pat
 
 
 def test_after_the_login_comes_the_page_that_was_asked_for(token_client: TestClient) -> None:
-    page = token_client.get("/c/texts/items?class=ham&page=2")
+    page = token_client.get("/c/texts/find?class=ham&page=2")
     assert page.url.path == "/login"
     form = {"csrf": find_csrf_token(page.text), "token": TOKEN}
     form["next"] = page.text.split('name="next" value="')[1].split('"')[0].replace("&amp;", "&")
     response = token_client.post("/login", data=form, follow_redirects=False)
-    assert response.headers["location"] == "/c/texts/items?class=ham&page=2"
+    assert response.headers["location"] == "/c/texts/find?class=ham&page=2"
 
 
 def test_every_route_is_closed(token_client: TestClient) -> None:

@@ -42,7 +42,7 @@ def test_html_in_texts_is_shown_as_text(client: TestClient) -> None:
     page = client.get("/c/texts/item?id=html").text
     assert HARMFUL not in page
     assert "&lt;script&gt;alert" in page
-    assert "<script>alert" not in client.get("/c/texts/items?search=script").text
+    assert "<script>alert" not in client.get("/c/texts/find?search=script").text
 
     refused = client.get("/c/texts/item", params={"id": "<script>alert(1)</script>"})
     assert refused.status_code == 404

@@ -23,7 +23,7 @@ from server.servers import (
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 
-PAGES = ("", "/review", "/progress", "/map", "/items", "/item?id=html", "/export", "/news")
+PAGES = ("", "/review", "/progress", "/map", "/find", "/item?id=html", "/export", "/news")
 
 
 @pytest.mark.parametrize("page", PAGES)

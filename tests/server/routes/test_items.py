@@ -69,7 +69,7 @@ def test_an_item_is_withdrawn_on_its_page(client: TestClient) -> None:
     page = client.get("/c/texts/item?id=t1").text
     assert "This item was withdrawn" in page
     assert f'data-api="{AT}/items/put-back"' in page
-    assert "t1" in client.get("/c/texts/items?state=withdrawn").text
+    assert "t1" in client.get("/c/texts/find?state=withdrawn").text
     client.post(f"{AT}/items/put-back", json={"items": ["t1"]})
     assert "This item was withdrawn" not in client.get("/c/texts/item?id=t1").text
 
@@ -104,7 +104,7 @@ def find_link(page: str, direction: str) -> str | None:
 
 
 def test_the_table_of_items_is_paged_forwards_and_backwards(client: TestClient) -> None:
-    first = client.get("/c/texts/items?search=number&state=unlabelled").text
+    first = client.get("/c/texts/find?search=number&state=unlabelled").text
     assert find_link(first, "prev") is None
     second_link = find_link(first, "next")
     assert second_link is not None

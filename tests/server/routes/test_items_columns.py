@@ -84,6 +84,6 @@ def test_pages_show_columns_as_text(client: TestClient) -> None:
     page = client.get("/c/rows/item", params={"id": "r5"}).text
     assert "&lt;b&gt;bold&lt;/b&gt; **strong**" in page
 
-    table = client.get("/c/rows/items", params={"column": "customer", "value": "ACME"}).text
+    table = client.get("/c/rows/find", params={"column": "customer", "value": "ACME"}).text
     assert "text 23" in table
     assert "text 24" not in table

@@ -46,7 +46,7 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("review", "GET", f"{AT}/team", None),
     ("review", "GET", f"{AT}/agreement", None),
     ("review", "GET", "/c/texts/review", None),
-    ("review", "GET", "/c/texts/items", None),
+    ("review", "GET", "/c/texts/find", None),
     ("review", "GET", "/c/texts/map", None),
     ("review", "GET", "/c/texts/team", None),
     ("decide", "GET", f"{AT}/disagreements", None),
@@ -109,7 +109,7 @@ def test_the_menu_has_the_pages_that_a_member_may_open(team: Team) -> None:
         return [part.split("<")[0].split(">")[1] for part in menu.split("<a ")[1:]]
 
     assert read_menu("ann") == ["Label", "Progress", "Classes"]
-    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Classes"]
+    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Find", "Classes"]
     assert read_menu("rey") == read_menu("olga") == [*full, "Export"]
 
     assert "Train a model" not in team.send("rey", "GET", "/c/texts/progress").text

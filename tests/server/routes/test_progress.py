@@ -97,7 +97,7 @@ def test_going_back_in_the_history_loads_the_whole_page(client: TestClient) -> N
         assert "<html" in client.get(f"/c/texts/{page}", headers=restored).text
         part = client.get(f"/c/texts/{page}", headers={"hx-request": "true"}).text
         assert "<html" not in part
-    assert "t17" in client.get("/c/texts/items?search=17", headers={"hx-request": "true"}).text
+    assert "t17" in client.get("/c/texts/find?search=17", headers={"hx-request": "true"}).text
 
 
 def test_the_map_has_every_item(labelled: LabelledCampaign) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load
@@ -20,6 +20,20 @@ from teeter.campaigns.items.columns import (
     read_shown_columns,
     replace_surrogates,
     typed_value,
+)
+from teeter.campaigns.items.find_items import (
+    NONE,
+    Floats,
+    Integers,
+    ItemLabels,
+    ItemPredictions,
+    ItemTable,
+    SimilarItems,
+    Similarities,
+    rank_texts,
+    read_labels,
+    read_predictions,
+    reads_texts,
 )
 from teeter.campaigns.items.image_archives import (
     ARCHIVE_SUFFIX,
@@ -45,6 +59,7 @@ from teeter.campaigns.records import (
     ItemPage,
     ItemQuery,
     ItemRow,
+    ItemSort,
     MapLabels,
     ShownColumn,
     TableColumn,
@@ -57,9 +72,6 @@ from teeter.data.workbooks import split_sheet
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, UnknownItemError
 
-if TYPE_CHECKING:
-    pass
-
 _MAX_TEXT = 20_000
 """Characters of a text that are sent to the page."""
 
@@ -69,15 +81,14 @@ _MAX_FEATURES = 256
 _MAX_EXCERPT = 160
 """Characters of a text in a table."""
 
-_MIN_SEARCHED = 500
-"""Items that one search for a value in a column looks at."""
-
 _PAGE = 500
 """Items that are read at a time."""
 
 
 class Items(Part):
     """The items of a campaign: ``campaign.items``."""
+
+    _similar: SimilarItems | None = None
 
     def columns(self) -> list[TableColumn]:
         """Return the columns that the items came with, in the order of their files."""
@@ -234,48 +245,220 @@ class Items(Part):
         self,
         *,
         search: str = "",
+        meaning: str = "",
+        like: str | None = None,
         label: str | None = None,
+        predicted: str | None = None,
+        differs: bool = False,
         state: ItemFilter | str = ItemFilter.ALL,
         column: str | Sequence[str] = (),
+        sort: ItemSort | str | None = None,
+        descending: bool = False,
     ) -> Iterator[ItemRow]:
-        """Yield items in the order in which they were added.
+        """Yield the items that fit all of what is asked for.
 
         Args:
             search: part of the text, of the item id or of a column, in upper or lower case.
+            meaning: a text: the items come by how close their features are to it.
+            like: an item's id: the items come by how close their features are to those of this one.
             label: a class, which is the items' label.
+            predicted: a class, which the newest model predicts.
+            differs: only items whose label is not what the newest model predicts.
             state: one of ``ItemFilter``, such as ``labelled`` or ``flagged``.
             column: ``COLUMN=VALUE``, or several of them: only items with these values.
+            sort: one of ``ItemSort``, such as ``probability``; by default in the order in which
+                they were added, or by similarity if that is asked for.
+            descending: the other way round. Items without the value come last all the same.
         """
         filters = [column] if isinstance(column, str) else column
         query = ItemQuery(
             search=search.strip(),
+            meaning=meaning.strip(),
+            like=like,
             label=label,
+            predicted=predicted,
+            differs=differs,
             state=ItemFilter(state),
-            count=_PAGE,
             columns=tuple(parse_column_filter(text) for text in filters),
+            sort=None if sort is None else ItemSort(sort),
+            descending=descending,
         )
-        while True:
-            page = self.page(query)
-            yield from page.items
-            if page.after is None:
-                return
-            query = replace(query, after=page.after)
-
-    def page(self, query: ItemQuery) -> ItemPage:
-        """Return a page of the table of items."""
+        similarities = self._compare(query)
         with self._campaign.reading() as view:
-            snapshot = self._campaign.review.snapshot(view)
-            rows = _search(query, view, snapshot)
-            row_ids = [row.row_id for row in rows]
-            by_item = view.answers.for_items(row_ids)
-            unreadable = view.encodings.unreadable(row_ids)
+            table, hits, cosines = self._find(view, query, similarities)
 
-        items = [_describe(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
-        return ItemPage(
-            items=items,
-            after=items[-1].row_id if len(items) == query.count else None,
-            before=items[0].row_id if items else None,
+        for start in range(0, len(hits), _PAGE):
+            with self._campaign.reading() as view:
+                yield from self._describe_hits(view, table, hits[start : start + _PAGE], cosines)
+
+    def page(self, query: ItemQuery, similarities: Similarities | None = None) -> ItemPage:
+        """Return a page of the items that a query finds.
+
+        Args:
+            query: which items, and in which order.
+            similarities: what ``SimilarItems`` says of the query's ``meaning`` or ``like``, if it
+                was computed elsewhere.
+        """
+        similarities = similarities or self._compare(query)
+        with self._campaign.reading() as view:
+            table, hits, cosines = self._find(view, query, similarities)
+            rest = hits
+            if query.after is not None:
+                rest = hits[table.row_ids[hits] > query.after]
+            part = rest[query.offset : query.offset + query.count]
+            items = self._describe_hits(view, table, part, cosines)
+
+        has_more = len(rest) > query.offset + query.count
+        is_in_order = query.order is ItemSort.ADDED and not query.descending
+        after = items[-1].row_id if has_more and is_in_order else None
+        return ItemPage(items=items, after=after, hits=len(hits))
+
+    def _compare(self, query: ItemQuery) -> Similarities | None:
+        """Return the similarities that a query asks for, if it asks for any."""
+        if not query.meaning and query.like is None:
+            return None
+        if self._similar is None:
+            self._similar = SimilarItems(self._campaign)
+        return self._similar.compare(text=query.meaning, item=query.like)
+
+    def _find(
+        self, view: Reading, query: ItemQuery, similarities: Similarities | None
+    ) -> tuple[ItemTable, Integers, Floats | None]:
+        """Return all items, the positions of those that a query finds, and all similarities."""
+        table = self._table(view)
+        cosines = None
+        if similarities is not None:
+            cosines = np.full(len(table.row_ids), np.nan, dtype=np.float32)
+            positions = np.searchsorted(table.row_ids, similarities.row_ids)
+            # Items may have been added or encoded since.
+            is_known = positions < len(cosines)
+            cosines[positions[is_known]] = similarities.cosines[is_known]
+
+        text_ranks = self._text_ranks(view) if query.order is ItemSort.TEXT else None
+        return table, table.find(query, cosines, text_ranks), cosines
+
+    def _table(self, view: Reading) -> ItemTable:
+        row_ids, positions = self._all_items(view)
+        return ItemTable(
+            view=view,
+            snapshot=self._campaign.review.snapshot(view),
+            classes=view.classes.names(),
+            row_ids=row_ids,
+            positions=positions,
+            labels=self._labels(view),
+            predictions=self._predictions(view),
         )
+
+    @cached_by(lambda _, view: view.items.newest_row_id())
+    def _all_items(self, view: Reading) -> tuple[Integers, dict[str, int]]:
+        """Return the row ids of all items, and their positions by item id."""
+        items = view.items.row_ids()
+        positions = {item: position for position, item in enumerate(items)}
+        return np.array(list(items.values()), dtype=np.int64), positions
+
+    @cached_by(lambda _, view: (view.items.newest_row_id(), view.items.newest_change()))
+    def _text_ranks(self, view: Reading) -> Integers:
+        return rank_texts(view.items.beginnings(_MAX_EXCERPT))
+
+    @cached_by(lambda _, view: (view.history.newest_row_id(), view.items.newest_row_id()))
+    def _labels(self, view: Reading) -> ItemLabels:
+        _, positions = self._all_items(view)
+        return read_labels(self._campaign.review.snapshot(view), positions, view.classes.names())
+
+    @cached_by(
+        lambda _, view: (
+            view.models.newest_version(),
+            view.encodings.revision(),
+            view.items.newest_row_id(),
+        )
+    )
+    def _all_predictions(self, view: Reading) -> ItemPredictions:
+        row_ids, _ = self._all_items(view)
+        weights = view.models.newest_weights(1)
+        arrays: dict[str, Any] = {"predicted": np.zeros(0, dtype=np.int64)}
+        if weights:
+            arrays = load(weights[0])
+        return read_predictions(view, row_ids, arrays)
+
+    def _predictions(self, view: Reading) -> ItemPredictions:
+        """Return the predictions but those of items that are still to be answered blind."""
+        predictions = self._all_predictions(view)
+        blind = self._waiting_blind(view)
+        if not len(blind):
+            return predictions
+
+        predicted = predictions.predicted.copy()
+        probability = predictions.probability.copy()
+        predicted[blind] = NONE
+        probability[blind] = np.nan
+        return ItemPredictions(predicted, probability)
+
+    @cached_by(
+        lambda _, view: (
+            view.history.newest_row_id(),
+            view.picks.newest_row_id(),
+            view.items.newest_row_id(),
+        )
+    )
+    def _waiting_blind(self, view: Reading) -> Integers:
+        """Return the positions of the items whose predictions nobody should see before they answer.
+
+        Draws of a promise count from the start, before it is their turn.
+        """
+        row_ids, positions = self._all_items(view)
+        waiting = np.searchsorted(row_ids, sorted(view.picks.waiting_to_be_answered_blind()))
+        in_view = self._campaign.review.snapshot(view).in_view
+        labelled = self._labels(view).labels != NONE
+        draws = [
+            positions[item]
+            for item in view.finishes.drawn_items()
+            if item in in_view or not labelled[positions[item]]
+        ]
+        return np.union1d(waiting, np.array(draws, dtype=np.int64)).astype(np.int64)
+
+    def _describe_hits(
+        self, view: Reading, table: ItemTable, positions: Integers, cosines: Floats | None
+    ) -> list[ItemRow]:
+        """Return items as rows of a table, in the order of their positions."""
+        row_ids = table.row_ids[positions].tolist()
+        rows = view.items.by_row_id(row_ids)
+        answers = view.answers.for_items(row_ids)
+        unreadable = view.encodings.unreadable(row_ids)
+
+        described = []
+        for position, row_id in zip(positions.tolist(), row_ids, strict=True):
+            item = _describe(rows[row_id], answers[row_id], table.snapshot, unreadable)
+            item = self._with_prediction(table, item, position)
+            if cosines is not None:
+                item = replace(item, similarity=float(cosines[position]))
+            described.append(item)
+        return described
+
+    def _with_prediction(self, table: ItemTable, item: ItemRow, position: int) -> ItemRow:
+        predicted = int(table.predictions.predicted[position])
+        if predicted == NONE:
+            return item
+
+        probability = float(table.predictions.probability[position])
+        return replace(
+            item,
+            predicted=table.classes[predicted],
+            probability=None if np.isnan(probability) else probability,
+        )
+
+    def have_own_ids(self) -> bool:
+        """Return whether an item has another id than the hash of its content."""
+        with self._campaign.reading() as view:
+            return self._have_own_ids(view)
+
+    @cached_by(lambda _, view: view.items.newest_row_id())
+    def _have_own_ids(self, view: Reading) -> bool:
+        return view.items.have_own_ids()
+
+    def can_search_by_meaning(self) -> bool:
+        """Return whether texts can be compared with the items: an encoder of texts reads them."""
+        with self._campaign.reading() as view:
+            return reads_texts(view)
 
     def get(self, item: str, *, only_by: str | None = None) -> ItemDetails:
         """Return an item with its answers.
@@ -293,6 +476,7 @@ class Items(Part):
             content = read_content(view, row)
             snapshot = self._campaign.review.snapshot(view)
             unreadable = view.encodings.unreadable([row.row_id])
+            table = self._table(view) if only_by is None else None
 
         columns = {} if only_by is not None else replace_surrogates(self.row(item))
         if only_by is not None:
@@ -306,6 +490,8 @@ class Items(Part):
             snapshot = CampaignSnapshot(answers, {}, consensus, frozenset())
 
         summary = _describe(row, answers, snapshot, unreadable)
+        if table is not None:
+            summary = self._with_prediction(table, summary, table.positions[row.item_id])
         return ItemDetails(
             **vars(summary),
             content=content,
@@ -473,6 +659,8 @@ class Items(Part):
             shown_items = [*labels, *snapshot.withdrawn]
             rows = view.items.by_id(shown_items)
             row_ids = self._mapped_row_ids(view)
+            all_row_ids, _ = self._all_items(view)
+            blind = all_row_ids[self._waiting_blind(view)].tolist()
 
         index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
         index_of_class = {name: index for index, name in enumerate(classes)}
@@ -489,6 +677,7 @@ class Items(Part):
             classes=classes,
             labels=points,
             withdrawn=sorted(index for index in withdrawn if index is not None),
+            blind=[index_of_row[row_id] for row_id in blind if row_id in index_of_row],
         )
 
     def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
@@ -560,46 +749,6 @@ def read_content(view: Reading, row: StoredItem) -> ItemContent:
     )
 
 
-def _search(query: ItemQuery, view: Reading, snapshot: CampaignSnapshot) -> list[StoredItem]:
-    """Return the items of a page.
-
-    The database finds items that any annotator gave a class, and items with a text in any
-    column. Those that do not fit exactly are left out here, so it takes as many searches as are
-    needed to fill the page.
-    """
-    labels = snapshot.labels
-    is_backwards = query.before is not None
-    is_narrowed = query.label is not None or bool(query.columns)
-    count = query.count
-    if query.columns:
-        query = replace(query, count=max(count, _MIN_SEARCHED))
-
-    page: list[StoredItem] = []
-    while True:
-        rows = view.items.search(query)
-        matches = rows
-        if query.label is not None:
-            matches = [row for row in rows if labels.get(row.item_id) == query.label]
-        if query.columns:
-            row_ids = [row.row_id for row in matches]
-            fitting = view.tables.matching_items(row_ids, query.columns)
-            matches = [row for row in matches if row.row_id in fitting]
-
-        if is_backwards:
-            page = [*matches, *page][-count:]
-        else:
-            page = [*page, *matches][:count]
-
-        is_last_search = not is_narrowed or len(rows) < query.count
-        if is_last_search or len(page) == count:
-            return page
-
-        if is_backwards:
-            query = replace(query, before=rows[0].row_id)
-        else:
-            query = replace(query, after=rows[-1].row_id)
-
-
 def _describe(
     row: StoredItem,
     answers: Sequence[Answer],
@@ -609,6 +758,10 @@ def _describe(
     """Return an item as a row of a table."""
     consensus = snapshot.consensus.get(row.item_id)
     label = None if consensus is None else consensus.label
+
+    who = sorted({answer.annotator for answer in answers})
+    if row.item_id in snapshot.decisions:
+        who = [snapshot.decisions[row.item_id].reviewer]
 
     other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
     if row.item_id in snapshot.left_out and row.withdrawn is None:
@@ -640,6 +793,7 @@ def _describe(
         by=None if consensus is None else consensus.by,
         annotators=len({answer.annotator for answer in answers}),
         confidence=None if consensus is None else consensus.confidence,
+        who=who,
     )
 
 

@@ -14,6 +14,7 @@ from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
+    AccuracyEstimate,
     Agreement,
     AnswerKind,
     AnswerReceipt,
@@ -26,7 +27,7 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.annotators import measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
-from teeter.campaigns.status import count_unencoded
+from teeter.campaigns.status import count_unencoded, measure_bulk_agreement
 from teeter.campaigns.store import Part, Reading, Writing, cached_by
 from teeter.errors import InputError
 
@@ -237,6 +238,11 @@ class Review(Part):
         """
         with self._campaign.reading() as view:
             return self._measure_agreement(view)
+
+    def bulk_agreement(self) -> AccuracyEstimate | None:
+        """Return how many answers in bulk agree with the blind ones that check them, if any do."""
+        with self._campaign.reading() as view:
+            return measure_bulk_agreement(view)
 
     @cached_by(_newest_change)
     def _measure_agreement(self, view: Reading) -> Agreement:

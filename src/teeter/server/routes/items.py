@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
+from teeter.campaigns.campaign import MOST_AT_ONCE
 from teeter.campaigns.items.columns import parse_column_filter
+from teeter.campaigns.items.find_items import Similarities
 from teeter.campaigns.records import (
     ITEM_FIELDS,
     Answer,
@@ -27,7 +29,7 @@ from teeter.campaigns.records import (
     ItemKind,
     ItemPage,
     ItemQuery,
-    ItemRow,
+    ItemSort,
     Job,
     Permission,
     TableColumn,
@@ -46,7 +48,7 @@ from teeter.server.access.permissions import (
 from teeter.server.pages import open_campaign_page, wants_part
 from teeter.server.routes import ItemId, RequestBody, ShallowJson, SheetField
 from teeter.server.uploads import image_response, save_upload
-from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM
+from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM, COMPARE_ITEMS, wait_for
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -62,6 +64,10 @@ _ADD_SECONDS = 300.0
 
 _ITEMS_PER_PAGE = 50
 """Rows of a page of the table of items."""
+
+_COMPARE_SECONDS = 60.0
+"""Seconds that a search by meaning may take. The first one starts a process and loads the encoder.
+"""
 
 _MAX_ROW_ID = 2**62
 """Larger numbers do not fit into a database."""
@@ -128,108 +134,140 @@ class WithdrawIn(ItemIdsIn):
 # The table and an item
 
 
-@page_router.get("/c/{slug}/items")
-def show_items(
-    request: Request,
-    slug: str,
+def _read_query(
     *,
     search: Annotated[str, Query(max_length=500)] = "",
+    meaning: Annotated[str, Query(max_length=5000)] = "",
+    like: Annotated[str, Query(max_length=4096)] = "",
     label: Annotated[str, Query(max_length=1000)] = "",
-    state: str = ItemFilter.ALL,
+    predicted: Annotated[str, Query(max_length=1000)] = "",
+    differs: bool = False,
+    state: ItemFilter = ItemFilter.ALL,
+    column: ColumnQuery = (),
+    value: Annotated[
+        str | None,
+        Query(max_length=4000, description="With it, ``column`` is the name of a column alone."),
+    ] = None,
+    index: Annotated[
+        Sequence[Annotated[int, Query(ge=0, le=_MAX_ROW_ID)]],
+        Query(max_length=500, description="Only items of these indices on the map."),
+    ] = (),
+    sort: ItemSort | Literal[""] = "",
+    descending: bool = False,
     after: RowIdQuery = None,
-    before: RowIdQuery = None,
-    column: Annotated[str, Query(max_length=1000)] = "",
-    value: Annotated[str, Query(max_length=4000)] = "",
-) -> Response:
-    """Show a page of the table of items. htmx asks for the table only."""
-    page = open_campaign_page(request, slug, "items", Permission.REVIEW)
-
-    # An unknown state, as of an old bookmark, shows all items.
-    filter_by = ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL
-    # A value without a column, or a column without a value, narrows nothing yet.
-    filters = ((column, value),) if column and value else ()
-    query = ItemQuery(
-        search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
-    )
-    rows = page.campaign.items.page(query).items
-
-    template = "part_items.html" if wants_part(request) else "items.html"
-    return page.render(
-        template,
-        rows=rows,
-        states=list(ItemFilter),
-        search=search,
-        label=label,
+    offset: Annotated[int, Query(ge=0, le=_MAX_ROW_ID)] = 0,
+    count: Annotated[int, Query(ge=1, le=500)] = _ITEMS_PER_PAGE,
+) -> ItemQuery:
+    """Read which items are asked for. Forms send empty fields, which narrow nothing."""
+    if value is None:
+        columns = tuple(parse_column_filter(text) for text in column)
+    else:
+        columns = tuple((name, value) for name in column if name and value)
+    return ItemQuery(
+        search=search.strip(),
+        meaning=meaning.strip(),
+        like=like or None,
+        label=label or None,
+        predicted=predicted or None,
+        differs=differs,
         state=state,
-        columns=[shown.name for shown in page.campaign.items.columns()],
-        column=column,
-        value=value,
-        next_query=_next_query(rows, query),
-        previous_query=_previous_query(rows, query),
+        columns=columns,
+        indices=tuple(index),
+        sort=sort or None,
+        descending=descending,
+        after=after,
+        offset=offset,
+        count=count,
     )
 
 
-def _next_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
-    """Return the query string of the next page; None on the last page."""
-    # A page that ends before an item has at least that item after it.
-    has_next = len(rows) == query.count or query.before is not None
-    if not rows or not has_next:
+ItemQueryIn = Annotated[ItemQuery, Depends(_read_query)]
+
+
+async def _compare_items(
+    request: Request, campaign: CampaignToReview, query: ItemQueryIn
+) -> Similarities | None:
+    """Have all items compared with a text or an item, if the query asks for it."""
+    if not query.meaning and query.like is None:
         return None
-    return _page_query(query, "after", rows[-1].row_id)
+    searcher = get_workspace(request).searcher
+    future = searcher.submit(COMPARE_ITEMS, campaign.location, text=query.meaning, item=query.like)
+    return await wait_for(future, _COMPARE_SECONDS)
 
 
-def _previous_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
-    """Return the query string of the previous page; None on the first page."""
-    has_previous = query.after is not None
-    if query.before is not None:
-        has_previous = len(rows) == query.count
-    if not rows or not has_previous:
-        return None
-    return _page_query(query, "before", rows[0].row_id)
+SimilaritiesIn = Annotated[Similarities | None, Depends(_compare_items)]
 
 
-def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
-    fields: dict[str, str | int] = {}
-    if query.search:
-        fields["search"] = query.search
-    if query.label is not None:
-        fields["label"] = query.label
-    if query.state is not ItemFilter.ALL:
-        fields["state"] = query.state
+@page_router.get("/c/{slug}/items")
+def redirect_to_find(request: Request, slug: str) -> Response:
+    """Send bookmarks of the table of items to the page that took its place."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/c/{slug}/find{query}")
+
+
+@page_router.get("/c/{slug}/find")
+def show_find(
+    request: Request, slug: str, query: ItemQueryIn, similarities: SimilaritiesIn
+) -> Response:
+    """Show items to search, sort, filter and answer. htmx asks for the table only."""
+    page = open_campaign_page(request, slug, "find", Permission.REVIEW)
+    items = page.campaign.items
+    found = items.page(query, similarities)
+    last_offset = query.offset + len(found.items)
+    context: dict[str, Any] = {
+        "rows": found.items,
+        "hits": found.hits,
+        "query": query,
+        "rest_query": _query_string(query, is_page=False),
+        "previous_query": _query_string(query, max(0, query.offset - query.count)),
+        "next_query": _query_string(query, last_offset),
+        "has_next": last_offset < found.hits,
+        "has_ids": items.have_own_ids(),
+        "most_at_once": MOST_AT_ONCE,
+    }
+    if wants_part(request):
+        return page.render("part_find.html", **context)
+    return page.render(
+        "find.html",
+        **context,
+        states=list(ItemFilter),
+        sorts=list(ItemSort),
+        columns=[shown.name for shown in items.columns()],
+        can_search_by_meaning=items.can_search_by_meaning(),
+        bulk_agreement=page.campaign.review.bulk_agreement(),
+    )
+
+
+def _query_string(query: ItemQuery, offset: int = 0, *, is_page: bool = True) -> str:
+    """Return a query as the parameters of the page, or of REST without the place of the page."""
+    fields: list[tuple[str, str]] = [
+        ("search", query.search),
+        ("meaning", query.meaning),
+        ("like", query.like or ""),
+        ("label", query.label or ""),
+        ("predicted", query.predicted or ""),
+        ("differs", "true" if query.differs else ""),
+        ("state", "" if query.state is ItemFilter.ALL else query.state),
+        ("sort", query.sort or ""),
+        ("descending", "true" if query.descending else ""),
+    ]
     for column, value in query.columns:
-        fields["column"] = column
-        fields["value"] = value
-
-    fields[direction] = row_id
-    return urlencode(fields)
+        fields += [("column", column), ("value", value)]
+    if is_page and offset:
+        fields.append(("offset", str(offset)))
+    return urlencode([(name, value) for name, value in fields if value])
 
 
 @router.get("/items")
 def list_items(
-    campaign: CampaignToReview,
-    *,
-    search: Annotated[str, Query(max_length=500)] = "",
-    label: Annotated[str, Query(max_length=1000)] = "",
-    state: ItemFilter = ItemFilter.ALL,
-    after: RowIdQuery = None,
-    before: RowIdQuery = None,
-    count: Annotated[int, Query(ge=1, le=500)] = 50,
-    column: ColumnQuery = (),
+    campaign: CampaignToReview, query: ItemQueryIn, similarities: SimilaritiesIn
 ) -> ItemPage:
-    """List items in the order in which they were added, after or before a row id.
+    """List the items that fit all parameters, and say how many there are in all.
 
-    ``search`` looks in texts, ids and all columns. ``column`` may be repeated: each is a filter.
+    ``search`` looks in texts, ids and all columns. ``meaning`` and ``like`` compare the features of
+    the items with those of a text or of an item. ``column`` may be repeated: each is a filter.
     """
-    query = ItemQuery(
-        search=search.strip(),
-        label=label or None,
-        state=state,
-        after=after,
-        before=before,
-        count=count,
-        columns=tuple(parse_column_filter(text) for text in column),
-    )
-    return campaign.items.page(query)
+    return campaign.items.page(query, similarities)
 
 
 @router.get("/columns")
@@ -243,7 +281,7 @@ def show_item(
     request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = ""
 ) -> Response:
     """Show an item with its answers. Annotators see only their own answer."""
-    page = open_campaign_page(request, slug, "items", Permission.ANSWER)
+    page = open_campaign_page(request, slug, "find", Permission.ANSWER)
 
     only_by = None
     if Permission.REVIEW not in page.served.permissions:

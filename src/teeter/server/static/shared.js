@@ -40,8 +40,8 @@ export class RequestError extends Error {
 }
 
 /** Send a request: POST with a JSON body if there is one, otherwise GET. Returns the response or throws a RequestError. */
-export async function request(url, body) {
-  const options = body === undefined ? {} : {
+export async function request(url, body, headers = {}) {
+  const options = body === undefined ? { headers } : {
     method: "POST",
     headers: { "content-type": "application/json", "x-csrf-token": csrfToken },
     body: JSON.stringify(body),

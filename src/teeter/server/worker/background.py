@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from teeter.base.wording import pluralize
 from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
+from teeter.campaigns.items.find_items import Similarities
 from teeter.campaigns.records import (
     Activity,
     EncodingResult,
@@ -91,6 +92,7 @@ FIND_SUSPECTS = WorkerTask[list[SuspectLabel]]("find_suspects", Activity.FINDING
 EXPORT = WorkerTask[str]("export", Activity.EXPORTING)
 PREDICT = WorkerTask[tuple[int, list[Prediction]]]("predict", Activity.PREDICTING)
 DRAW_MAP = WorkerTask[MapFile]("draw_map", Activity.DRAWING_MAP)
+COMPARE_ITEMS = WorkerTask[Similarities]("compare_items", is_urgent=True)
 ADD_ITEMS = WorkerTask[ImportResult]("add_items", is_urgent=True)
 CHANGE_ITEM = WorkerTask[bool]("change_item", is_urgent=True)
 CREATE_CAMPAIGN = WorkerTask[ImportResult]("create_campaign", Activity.CREATING)

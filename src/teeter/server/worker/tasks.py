@@ -18,6 +18,7 @@ from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.campaigns.asking.preparing import Preparation
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export.formats import format_suffix
+from teeter.campaigns.items.find_items import SimilarItems, Similarities
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.items.read_items import read_items
@@ -70,6 +71,7 @@ class TaskHandlers:
 
     def __init__(self) -> None:
         self._open: dict[str, Preparation] = {}
+        self._similar: SimilarItems | None = None
 
     def run(self, request: Request[Any], report: ReportStatus) -> Any:
         """Handle a request, and return its result.
@@ -210,6 +212,16 @@ class TaskHandlers:
 
         return MapFile(str(path), state.version, change)
 
+    def compare_items(
+        self, location: str, report: ReportStatus, *, text: str, item: str | None
+    ) -> Similarities:
+        """Compare all items with a text or an item."""
+        campaign = self.campaign(location)
+        # Of one campaign only: the features of a large one take hundreds of megabytes.
+        if self._similar is None or self._similar.campaign is not campaign:
+            self._similar = SimilarItems(campaign)
+        return self._similar.compare(text=text, item=item)
+
     def create_campaign(
         self, location: str, report: ReportStatus, **arguments: Any
     ) -> ImportResult:
@@ -227,6 +239,7 @@ _HANDLERS: dict[WorkerTask[Any], Callable[..., Any]] = {
     background.EXPORT: TaskHandlers.export,
     background.PREDICT: TaskHandlers.predict,
     background.DRAW_MAP: TaskHandlers.draw_map,
+    background.COMPARE_ITEMS: TaskHandlers.compare_items,
     background.ADD_ITEMS: TaskHandlers.add_items,
     background.CHANGE_ITEM: TaskHandlers.change_item,
     background.CREATE_CAMPAIGN: TaskHandlers.create_campaign,

@@ -7,31 +7,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Select,
-    bindparam,
-    func,
-    not_,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Row, bindparam, func, or_, select
 
 from teeter.campaigns.items.item import HASH_DIGITS, Item, quote_id, require_valid_unicode
-from teeter.campaigns.records import AnswerKind, ItemFilter, ItemKind, ItemQuery, PickState
+from teeter.campaigns.records import ItemKind
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.imported_tables import items_with_text
-from teeter.campaigns.store.schema import (
-    ANSWERS,
-    CLASSES,
-    DECISIONS,
-    ENCODINGS,
-    ITEMS,
-    PICKS,
-    VECTORS,
-)
+from teeter.campaigns.store.schema import ITEMS
 from teeter.errors import InputError, UnknownItemError
 
 _MOST_COMPARED_IDS = 2000
@@ -73,13 +56,6 @@ class StoredItem:
     """How many of them have not been asked yet."""
     withdrawn: str | None = None
     """When it was taken out of the campaign; None if it is in."""
-
-
-_KIND_OF_FILTER = {
-    ItemFilter.SKIPPED: AnswerKind.SKIP,
-    ItemFilter.UNSURE: AnswerKind.UNSURE,
-    ItemFilter.FLAGGED: AnswerKind.FLAG,
-}
 
 
 def deduplicate(
@@ -243,102 +219,48 @@ class ItemQueries(Queries):
         rows = self._in_parts(self._own(schema.items), ITEMS.key, possible)
         return {row.key: _stored_item(row) for row in rows}
 
-    def search(self, query: ItemQuery) -> list[StoredItem]:
-        """Return a page of items in their order.
+    def row_ids(self) -> dict[str, int]:
+        """Return the row ids of all items by item id, in their order."""
+        query = select(ITEMS.key, ITEMS.id).where(self._in_campaign()).order_by(ITEMS.id)
+        return {item_id: row_id for item_id, row_id in self._execute(query)}  # noqa: C416
+
+    def beginnings(self, length: int) -> list[str]:
+        """Return the first characters of the contents of all items, in their order."""
+        start = func.substr(ITEMS.content, 1, length)
+        query = select(start).where(self._in_campaign()).order_by(ITEMS.id)
+        return [content or "" for content in self._scalars(query)]
+
+    def search(self, text: str = "", columns: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """Return the row ids of the items with a text, and with values in columns.
 
         Args:
-            query: which items. The page has the items after ``query.after``, or those before
-                ``query.before``, and all of them if there are fewer than ``query.count``. A row id
-                beyond those that a database can have is like one after the last item.
+            text: part of the content, of the item id or of a cell, in upper or lower case.
+            columns: columns, each with the text that its cell must be equal to.
 
         Raises:
             InputError: the search has a character that no stored text has.
         """
-        require_valid_unicode(query.search, "search")
-        require_valid_unicode(query.label or "", "class")
-        for _, value in query.columns:
-            require_valid_unicode(value, "value of a column")
-        conditions = self._conditions(query)
-        statement = self._own(schema.items).where(*conditions)
-
-        # Backwards from the end of the page, so that the limit keeps the items next to it.
-        if query.before is not None:
-            statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
-            statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
-            last_rows = self._execute(statement).all()
-            return [_stored_item(row) for row in reversed(last_rows)]
-
-        if query.after is not None:
-            statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
-
-        statement = statement.order_by(ITEMS.id).limit(query.count)
-        rows = self._execute(statement)
-        return [_stored_item(row) for row in rows]
-
-    def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
-        conditions: list[ColumnElement[bool]] = []
-
-        if query.search:
+        require_valid_unicode(text, "search")
+        query = select(ITEMS.id).where(self._in_campaign())
+        if text:
             # autoescape: a user who searches for 100% means the character, not any text.
-            in_content = ITEMS.content.icontains(query.search, autoescape=True)
-            in_id = ITEMS.key.icontains(query.search, autoescape=True)
-            in_columns = ITEMS.id.in_(
-                items_with_text(self._connection, query.search, ignore_case=True)
-            )
-            conditions.append(or_(in_content, in_id, in_columns))
+            in_content = ITEMS.content.icontains(text, autoescape=True)
+            in_id = ITEMS.key.icontains(text, autoescape=True)
+            in_columns = ITEMS.id.in_(items_with_text(self._connection, text, ignore_case=True))
+            query = query.where(or_(in_content, in_id, in_columns))
 
-        # Wider than the filter, too: the text may be in another column.
-        for _, value in query.columns:
+        for _, value in columns:
+            require_valid_unicode(value, "value of a column")
             # Lists and objects are stored without the spaces that people see.
-            text = "" if value[:1] in ("[", "{") else value
-            rows = items_with_text(self._connection, text, ignore_case=False)
-            conditions.append(ITEMS.id.in_(rows))
+            part = "" if value[:1] in ("[", "{") else value
+            # Wider than the filter: the text may be in another column.
+            rows = items_with_text(self._connection, part, ignore_case=False)
+            query = query.where(ITEMS.id.in_(rows))
 
-        # Wider than the label of the item, which the consensus of all answers gives: the caller
-        # narrows it down.
-        if query.label is not None:
-            answered = ITEMS.id.in_(self._items_labelled(schema.answers, query.label))
-            decided = ITEMS.id.in_(self._items_labelled(schema.decisions, query.label))
-            conditions.append(or_(answered, decided))
-
-        if query.state in _KIND_OF_FILTER:
-            conditions.append(ITEMS.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
-
-        if query.state in (ItemFilter.LABELLED, ItemFilter.UNLABELLED):
-            answered = ITEMS.id.in_(_items_answered(AnswerKind.LABEL))
-            decided = ITEMS.id.in_(_ITEMS_DECIDED)
-            has_label = or_(answered, decided)
-            is_listed = query.state == ItemFilter.LABELLED
-            conditions.append(has_label if is_listed else not_(has_label))
-
-        if query.state == ItemFilter.ASKED:
-            # Ready picks are not listed as asked: no annotator has seen them yet.
-            is_open = PICKS.state == PickState.OPEN
-            conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
-
-        if query.state == ItemFilter.UNREADABLE:
-            current = select(ENCODINGS.id).where(
-                ENCODINGS.campaign_id == self._campaign_id, ENCODINGS.is_current
-            )
-            failed = select(VECTORS.item_id).where(
-                VECTORS.encoding_id.in_(current), VECTORS.error.is_not(None)
-            )
-            conditions.append(ITEMS.id.in_(failed))
-
-        if query.state == ItemFilter.WITHDRAWN:
-            conditions.append(ITEMS.withdrawn.is_not(None))
-        elif query.state != ItemFilter.ALL:
-            conditions.append(ITEMS.withdrawn.is_(None))
-
-        return conditions
-
-    def _items_labelled(self, table: Any, label: str) -> Select[Any]:
-        """Select the items that live answers, or live decisions, give a class."""
-        return (
-            select(table.c.item_id)
-            .join(schema.classes)
-            .where(table.c.live, CLASSES.name == label, CLASSES.campaign_id == self._campaign_id)
-        )
+        row_ids = list(self._scalars(query))
+        if columns:
+            row_ids = list(self._transaction.tables.matching_items(row_ids, columns))
+        return row_ids
 
     def add(self, items: Iterable[Item], who: str) -> tuple[list[Item], list[tuple[str, str]]]:
         """Store the items whose content is new.
@@ -463,23 +385,6 @@ class ItemQueries(Queries):
     def request_annotators(self, item_ids: Sequence[str], count: int) -> None:
         """Set how many annotators are to answer items."""
         self._change(item_ids, annotators_needed=count)
-
-
-def _clamp_row_id(row_id: int) -> int:
-    """Return the nearest number that databases accept as a row id."""
-    return max(0, min(row_id, schema.MAX_ROW_ID))
-
-
-_ITEMS_DECIDED = select(DECISIONS.item_id).where(DECISIONS.live, DECISIONS.class_id.is_not(None))
-"""The items that a reviewer decided on a class for."""
-
-
-def _items_answered(kind: AnswerKind) -> Select[Any]:
-    """Select the items with a live answer of a kind."""
-    return select(ANSWERS.item_id).where(
-        ANSWERS.live,
-        ANSWERS.kind == kind,
-    )
 
 
 def _stored_item(row: Row[Any]) -> StoredItem:

@@ -313,6 +313,34 @@ class PickQueries(Queries):
         )
         return set(self._scalars(drawn))
 
+    def newest_row_id(self) -> int:
+        """Return the largest row id of a pick; it changes whenever items are picked."""
+        return int(self._scalar(select(func.max(PICKS.id))) or 0)
+
+    def open_items(self) -> set[int]:
+        """Return the row ids of the items that are open with an annotator."""
+        # Ready picks are not open: no annotator has seen them yet.
+        is_open = PICKS.state == PickState.OPEN
+        return set(self._scalars(select(PICKS.item_id).where(is_open)))
+
+    def waiting_to_be_answered_blind(self) -> set[int]:
+        """Return the row ids of the items whose predictions nobody should see before they answer.
+
+        They measure something, or several annotators are to answer them.
+        """
+        in_campaign = ITEMS.campaign_id == self._campaign_id
+        items = select(ITEMS.id).where(in_campaign)
+        drawn = items.join(schema.picks).where(PICKS.arm != PickArm.PICKED)
+        measuring = set(self._scalars(drawn)) | set(self._scalars(items.where(ITEMS.audit)))
+
+        is_blind = (ANSWERS.origin == AnswerOrigin.SINGLE) & (ANSWERS.kind != AnswerKind.SKIP)
+        blind = select(ANSWERS.item_id).where(ANSWERS.live, is_blind)
+        answered = {row.item_id for row in self._in_parts(blind, ANSWERS.item_id, list(measuring))}
+
+        is_waiting = PICKS.state.in_((PickState.OPEN, PickState.READY))
+        shared = items.join(schema.picks).where(is_waiting, ITEMS.annotators_needed > 1)
+        return (measuring - answered) | set(self._scalars(shared))
+
     def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
 
