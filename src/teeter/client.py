@@ -234,7 +234,21 @@ class RemoteCampaign(_Remote):
         for part in _split_items(_as_item(entry, settings) for entry in items):
             added = self._send(ImportResult, "/items", {"items": part})
             if self._server.was_repeated:
-                added = _as_if_new(added, part)
+                # What the request before this one would have returned.
+                duplicates = []
+                added_before: set[str] = set()
+                for item, same in added.duplicate_items:
+                    if item == same and item not in added_before:
+                        added_before.add(item)
+                    else:
+                        duplicates.append((item, same))
+                added = replace(
+                    added,
+                    new=added.new + len(added_before),
+                    duplicates=len(duplicates),
+                    duplicate_items=tuple(duplicates),
+                    labelled=sum("label" in item for item in part) - added.conflicts,
+                )
             result = result.plus(added)
         return result
 
@@ -808,25 +822,6 @@ def _as_item(entry: Any, settings: Settings) -> dict[str, Any]:
     if columns:
         item["columns"] = columns
     return item
-
-
-def _as_if_new(added: ImportResult, items: list[dict[str, Any]]) -> ImportResult:
-    """Return the result of a request that was repeated, as the one before it would have had it."""
-    duplicates = []
-    added_before: set[str] = set()
-    for item, same in added.duplicate_items:
-        if item == same and item not in added_before:
-            added_before.add(item)
-        else:
-            duplicates.append((item, same))
-
-    return replace(
-        added,
-        new=added.new + len(added_before),
-        duplicates=len(duplicates),
-        duplicate_items=tuple(duplicates),
-        labelled=sum("label" in item for item in items) - added.conflicts,
-    )
 
 
 def _split_items(items: Iterable[RecordT]) -> Iterator[list[RecordT]]:

@@ -418,7 +418,29 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
         text = path.read_text(encoding="utf-8-sig")
 
     if suffix == ".toml":
-        descriptions = _parse_toml(text, path)
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FileError(
+                f"{path} is not valid TOML: {error}. Quote names that have spaces."
+            ) from None
+
+        descriptions = {}
+        for name, entry in tables.items():
+            if isinstance(entry, str):
+                entry = {"description": entry}
+            if not isinstance(entry, Mapping):
+                raise InputError(f"{name} in {path} is not a string: {_EXPECTED_FORM}.")
+
+            unknown = sorted(set(entry) - {"description", "examples"})
+            if unknown:
+                raise InputError(
+                    f"{name} in {path} has the entry {unknown[0]!r}: only description and "
+                    f"examples are allowed."
+                )
+            descriptions[name] = validate_description(
+                name, entry.get("description", ""), entry.get("examples", [])
+            )
     elif suffix in (".csv", ".tsv"):
         descriptions = _parse_description_table(text, path)
     else:
@@ -434,33 +456,6 @@ def read_class_descriptions(path: Path) -> dict[str, ClassDescription]:
     if path.suffix.lower() == ".txt":
         return {}
     return _parse_description_table(path.read_text(encoding="utf-8-sig"), path)
-
-
-def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(
-            f"{path} is not valid TOML: {error}. Quote names that have spaces."
-        ) from None
-
-    descriptions = {}
-    for name, entry in tables.items():
-        if isinstance(entry, str):
-            entry = {"description": entry}
-        if not isinstance(entry, Mapping):
-            raise InputError(f"{name} in {path} is not a string: {_EXPECTED_FORM}.")
-
-        unknown = sorted(set(entry) - {"description", "examples"})
-        if unknown:
-            raise InputError(
-                f"{name} in {path} has the entry {unknown[0]!r}: only description and examples are "
-                f"allowed."
-            )
-        descriptions[name] = validate_description(
-            name, entry.get("description", ""), entry.get("examples", [])
-        )
-    return descriptions
 
 
 def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescription]:

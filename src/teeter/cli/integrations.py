@@ -30,7 +30,6 @@ from teeter.errors import FileError, InputError, ServerUnavailableError
 if TYPE_CHECKING:
     from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
     from teeter.campaigns.records import AccuracyEstimate
-    from teeter.campaigns.suggestions.language_model import SuggestionRun
 
 
 _UNKNOWN = "–"
@@ -311,21 +310,6 @@ def suggest(
     typer.echo(f"The texts of the items are sent to {language_model.url}.", err=True)
     with open_campaign(file) as opened, progress("Asking") as show_progress:
         run = opened.suggestions.ask(language_model, limit=n, again=again, progress=show_progress)
-    _print_run(run)
-
-
-def _add_predictions(file: str, predictions: Path) -> None:
-    with open_campaign(file) as opened, spinner("Reading"):
-        result = opened.suggestions.add(predictions, predictions.stem)
-
-    for sentence in result.sentences:
-        echo_wrapped(sentence)
-    if result.missing:
-        typer.echo(f"{pluralize(result.missing, 'item')} without a prediction.")
-
-
-def _print_run(run: SuggestionRun) -> None:
-    """Print what a language model said, and what it cost."""
     typer.echo(
         f"{run.source} was asked about {pluralize(run.paid, 'text')} and gave "
         f"{pluralize(run.suggested, 'suggestion')}; {run.cached:,} came from stored replies."
@@ -345,6 +329,16 @@ def _print_run(run: SuggestionRun) -> None:
     typer.echo(f"{cost}.")
     if run.stop_reason == "budget":
         typer.echo("Stopped, because the next request might exceed the budget.")
+
+
+def _add_predictions(file: str, predictions: Path) -> None:
+    with open_campaign(file) as opened, spinner("Reading"):
+        result = opened.suggestions.add(predictions, predictions.stem)
+
+    for sentence in result.sentences:
+        echo_wrapped(sentence)
+    if result.missing:
+        typer.echo(f"{pluralize(result.missing, 'item')} without a prediction.")
 
 
 def sources(

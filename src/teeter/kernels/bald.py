@@ -181,7 +181,18 @@ def _best_row(
     stages: list[tuple[Configurations, int]] = []
     for size, keep in screens:
         if size < len(configurations.mass):
-            stages.append((_leading_part(configurations, size, len(logits)), keep))
+            # About this many of the drawn configurations, equally many for every sample.
+            samples = len(logits)
+            copies_per_sample = max(1, size // samples)
+            count = copies_per_sample * samples
+
+            # All have the same mass, so that of a part is scaled up to 1.
+            scale = len(configurations.mass) / count
+            leading = Configurations(
+                mass=configurations.mass[:count] * scale,
+                posterior=configurations.posterior[:count],
+            )
+            stages.append((leading, keep))
     stages.append((configurations, 1))
 
     # The first stage looks at every candidate that its bound does not rule out.
@@ -245,23 +256,6 @@ def _no_labels(copies: int, logits: Tensor) -> Configurations:
     return Configurations(
         mass=logits.new_full((copies,), 1 / copies),
         posterior=logits.new_full((copies, S), 1 / S),
-    )
-
-
-def _leading_part(
-    configurations: Configurations,
-    size: int,
-    samples: int,
-) -> Configurations:
-    """Return about ``size`` of the drawn configurations, equally many for every sample."""
-    copies_per_sample = max(1, size // samples)
-    count = copies_per_sample * samples
-
-    # All have the same mass, so that of a part is scaled up to 1.
-    scale = len(configurations.mass) / count
-    return Configurations(
-        mass=configurations.mass[:count] * scale,
-        posterior=configurations.posterior[:count],
     )
 
 

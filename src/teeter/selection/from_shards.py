@@ -248,7 +248,7 @@ class ShardCandidates:
         rows = np.sort(drawn)
 
         self.on_progress("Candidates", 0, 1)
-        outputs = self._fetch_outputs(rows)
+        outputs = self._apply_head(self._fetch(rows))
         self.on_progress("Candidates", 1, 1)
 
         labelled = None
@@ -361,9 +361,6 @@ class ShardCandidates:
         """Return the features of rows: (k,) -> (k, D)."""
         return fetch_features(self.shards, rows, self.source)
 
-    def _fetch_outputs(self, rows: Rows) -> Outputs:
-        return self._apply_head(self._fetch(rows))
-
     def _apply_head(self, features: torch.Tensor) -> Outputs:
         if self.source is None:
             return Outputs(features=features)
@@ -382,7 +379,7 @@ class ShardCandidates:
     ) -> Selection:
         """Fetch the ids of picks, and their logits unless they are given."""
         if logits is None and self.source is not None:
-            logits = self._fetch_outputs(rows).with_logits().logits
+            logits = self._apply_head(self._fetch(rows)).with_logits().logits
 
         ids = self.shards.ids(rows)
         # Ids of other rows are not compared.

@@ -64,10 +64,6 @@ class LdmEstimator:
         if self.method not in ("rays", "gaussian"):
             raise InputError(f"method is {self.method!r}: choose 'rays' or 'gaussian'.")
         require_counts(self, "reference_rows")
-        self._validate_rays()
-        self._validate_gaussian()
-
-    def _validate_rays(self) -> None:
         require_counts(self, "rays")
         if self.subspace is not None and not is_count(self.subspace):
             raise InputError(
@@ -86,8 +82,6 @@ class LdmEstimator:
                 "rays=, subspace= and sigma_max= work only with method='rays': leave them out for "
                 "'gaussian'."
             )
-
-    def _validate_gaussian(self) -> None:
         if self.sigmas is not None:
             if self.method == "rays":
                 raise InputError(

@@ -72,6 +72,11 @@ def show_progress(request: Request, slug: str) -> Response:
     except InputError as error:
         finish_sentences = [str(error)]
 
+    coverage_curve = None
+    if report is not None:
+        planned = [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
+        coverage_curve = coverage_chart(report.curve, planned)
+
     accuracies = [
         (model.labels, model.accuracy) for model in progress.rounds if model.accuracy is not None
     ]
@@ -87,14 +92,9 @@ def show_progress(request: Request, slug: str) -> Response:
         encoders=_offered_encoders(page.served.kind, progress.status.encoder),
         report=report,
         finish_sentences=finish_sentences,
-        coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
+        coverage_curve=coverage_curve,
         reliability=None if report is None else reliability_chart(report.reliability),
     )
-
-
-def _planned(report: FinishReport) -> list[CoveragePoint]:
-    """Return the plan as points of the curve of coverage."""
-    return [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
 
 
 def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
