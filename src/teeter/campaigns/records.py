@@ -566,7 +566,7 @@ class ChangedPrediction:
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """The share of correct answers, with its 95 % confidence interval (Wilson's).
+    """The share of correct answers, with its 95 % confidence interval.
 
     It comes from models that were trained on nearly all labels, but not on the items they judge.
     """

@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from teeter.base.array_types import Booleans, Floats, Integers
 from teeter.campaigns.records import AccuracyEstimate
 
 STABLE_MODELS = 3
@@ -28,6 +31,19 @@ In the ten campaigns of docs/how_to/when_to_stop.md, this stopped as near to the
 
 ROUGH_ACCURACY = 0.1
 """If the interval of the accuracy is wider than this, the accuracy is known only roughly."""
+
+FEW_STRATA = 4
+MORE_STRATA = 8
+MANY_DRAWN = 200
+"""Drawn items from which on there are more strata."""
+
+FEWEST_PER_STRATUM = 5
+"""Drawn items that a stratum has at least."""
+
+Stratum: TypeAlias = tuple[float, int, int]
+"""A stratum's share of all items, how many of its drawn items the model gets right, and how many
+were drawn.
+"""
 
 _NORMAL_QUANTILE = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations of its mean."""
@@ -58,6 +74,84 @@ def estimate_accuracy(
 
     low, high = wilson_interval(right / total, total / (1 + share_judged))
     return AccuracyEstimate(share=right / total, low=low, high=high, total=total, right=right)
+
+
+def stratify(confidences: Floats, drawn: Integers, is_right: Booleans) -> list[Stratum]:
+    """Divide items into strata of equal size by the confidence of models that do not know them.
+
+    Neighbouring strata are joined until at least five drawn items are in each.
+
+    Args:
+        confidences: (N,) of all items.
+        drawn: (n,) positions of the items that were drawn at random.
+        is_right: (n,) whether the model is right about them.
+
+    Returns:
+        The strata from the lowest to the highest confidence.
+    """
+    n_strata = MORE_STRATA if len(drawn) >= MANY_DRAWN else FEW_STRATA
+    edges = np.quantile(confidences, np.arange(1, n_strata) / n_strata)
+    of_items = np.searchsorted(edges, confidences, side="right")
+    of_drawn = of_items[drawn]
+    shares = (np.bincount(of_items, minlength=n_strata) / len(confidences)).tolist()
+    totals = np.bincount(of_drawn, minlength=n_strata).tolist()
+    rights = np.bincount(of_drawn, weights=is_right, minlength=n_strata).astype(int).tolist()
+
+    strata = list(zip(shares, rights, totals, strict=True))
+    while len(strata) > 1:
+        fewest = min(range(len(strata)), key=lambda k: strata[k][2])
+        if strata[fewest][2] >= FEWEST_PER_STRATUM:
+            break
+        neighbours = [k for k in (fewest - 1, fewest + 1) if 0 <= k < len(strata)]
+        other = min(neighbours, key=lambda k: strata[k][2])
+        share, right, total = strata[fewest]
+        strata[other] = (
+            strata[other][0] + share,
+            strata[other][1] + right,
+            strata[other][2] + total,
+        )
+        del strata[fewest]
+    return strata
+
+
+def estimate_by_strata(
+    strata: Sequence[Stratum], *, share_judged: float = 0.0
+) -> AccuracyEstimate | None:
+    """Estimate an accuracy from items that were drawn at random and then divided into strata.
+
+    The stratum of an item says how likely the model is right about it. How many of each stratum
+    were drawn is chance that is known, and so does not count as uncertainty (post-stratification).
+    The estimate is the mean of the strata, weighted by their shares of all items.
+
+    Args:
+        strata: what was found in each.
+        share_judged: as in ``estimate_accuracy``.
+
+    Example:
+        >>> estimate = estimate_by_strata([(0.5, 10, 20), (0.5, 20, 20)])
+        >>> f"{estimate.share:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
+        '75% (61% to 85%)'
+        >>> plain = estimate_accuracy(30, 40)
+        >>> f"{plain.share:.0%} ({plain.low:.0%} to {plain.high:.0%})"
+        '75% (60% to 86%)'
+    """
+    right = sum(stratum[1] for stratum in strata)
+    total = sum(stratum[2] for stratum in strata)
+    if len(strata) < 2:
+        return estimate_accuracy(right, total, share_judged=share_judged)
+
+    share = sum(weight * n_right / n for weight, n_right, n in strata)
+    variance = 0.0
+    for weight, n_right, n in strata:
+        # A stratum without an error may still have some: two items of the average are added.
+        smoothed = (n_right + 2 * right / total) / (n + 2)
+        variance += weight**2 * smoothed * (1 - smoothed) / n
+    # As many independent items would vary as much.
+    effective = float(total)
+    if variance > 0 and 0 < share < 1:
+        effective = share * (1 - share) / variance
+    low, high = wilson_interval(share, effective / (1 + share_judged))
+    return AccuracyEstimate(share=share, low=low, high=high, total=total, right=right)
 
 
 def wilson_interval(share: float, total: float) -> tuple[float, float]:
@@ -272,11 +366,14 @@ def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None
 
     Args:
         facts: what is known of the model. ``audit`` and ``control`` hold the number of right
-            predictions and of all predictions on these items; the larger set is used.
+            predictions and of all predictions on these items; the larger set is used. ``strata``
+            divides the control items.
     """
     if facts["audit"][1] >= facts["control"][1]:
         # The audit set trains no model.
         return estimate_accuracy(*facts["audit"])
 
     right, total = facts["control"]
-    return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))
+    # Models of earlier versions of teeter have none.
+    strata = facts.get("strata") or [(1.0, right, total)]
+    return estimate_by_strata(strata, share_judged=min(1.0, total / facts["labels"]))

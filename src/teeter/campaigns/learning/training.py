@@ -36,6 +36,7 @@ from teeter.campaigns.learning.saved_models import (
     load_temperature,
     scale_features,
 )
+from teeter.campaigns.learning.stopping import Stratum, stratify
 from teeter.campaigns.records import ClassifierKind
 from teeter.campaigns.review.annotators import prediction_agreement
 from teeter.errors import InputError
@@ -73,6 +74,8 @@ class ModelFacts(TypedDict):
     """How many labelled random items are predicted correctly by models that were not trained on
     them, and how many there are.
     """
+    strata: NotRequired[list[Stratum]]
+    """The same by the confidence of those models."""
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
@@ -196,6 +199,15 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     # Stored with the model, so that letting it label the rest needs no features and no torch.
     logits = predict_logits(learner, state.features).double()
     confidence = (logits / temperature).softmax(dim=1).amax(dim=1)
+
+    # Of models that do not know the item's label, as those that judge the random items.
+    judged = logits.softmax(dim=1).amax(dim=1).numpy()
+    judged[places] = chosen.probabilities.max(axis=1)
+    judged[places[random_rows]] = random_probabilities.max(axis=1)
+    if len(random_rows):
+        belongs = np.setdiff1d(np.arange(len(judged)), list(state.left_out))
+        drawn = np.searchsorted(belongs, places[random_rows])
+        facts["strata"] = stratify(judged[belongs], drawn, is_random_right)
 
     arrays = dump_layers(learner)
     arrays |= {
