@@ -130,7 +130,7 @@ def estimate_by_strata(
     Example:
         >>> estimate = estimate_by_strata([(0.5, 10, 20), (0.5, 20, 20)])
         >>> f"{estimate.share:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
-        '75% (61% to 85%)'
+        '75% (62% to 85%)'
         >>> plain = estimate_accuracy(30, 40)
         >>> f"{plain.share:.0%} ({plain.low:.0%} to {plain.high:.0%})"
         '75% (60% to 86%)'
