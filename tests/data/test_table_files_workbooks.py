@@ -128,6 +128,7 @@ def test_a_file_may_have_a_number_sign_in_its_name(tmp_path: Path) -> None:
     path = write_workbook(tmp_path / "book.xlsx#1.xlsx", {"May": [["text"], ["one"]]})
     assert split_sheet(path) == (path, None)
     assert split_sheet(Path("data.csv#1")) == (Path("data.csv#1"), None)
+    assert split_sheet(Path(f"book.xlsx#{'M' * 999}")) == (Path("book.xlsx"), "M" * 999)
     assert read_cells(path).rows == [["one"]]
 
 

@@ -56,7 +56,8 @@ def split_sheet(path: Path) -> tuple[Path, str | None]:
         (PosixPath('book.xlsx'), 'May')
     """
     named = _SHEET_NAME.fullmatch(str(path))
-    if named is None or path.exists():
+    # Unlike path.exists(), this has an answer for a name that is too long.
+    if named is None or os.path.exists(path):
         return path, None
     return Path(named[1]), named[2]
 

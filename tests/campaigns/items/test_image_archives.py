@@ -39,7 +39,7 @@ def make(archive: Path, at: Path) -> Campaign:
 def test_an_archive_is_unpacked_beside_the_campaign(tmp_path: Path) -> None:
     files = {f"photos/{n}.png": png(n) for n in range(4)}
     others = {"photos/.hidden.png": b"", "__MACOSX/photos/._0.png": b"", "photos/read.txt": b"x"}
-    archive = write_archive(tmp_path / "in.zip", {**files, **others, "b\\c.PNG": png(9)})
+    archive = write_archive(tmp_path / "in.zip", {**files, **others, "b\\c.PNG": png(9), ".": b""})
     work = tmp_path / "work"
     work.mkdir()
 

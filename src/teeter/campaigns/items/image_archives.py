@@ -54,6 +54,8 @@ def list_archived_images(path: Path) -> tuple[dict[str, zipfile.ZipInfo], dict[s
     for entry in files:
         # Some programs of Windows write backslashes.
         name = PurePosixPath(entry.filename.replace("\\", "/"))
+        if not name.parts:
+            continue  # "." is a folder
         _require_safe(entry, name, path)
         if any(part.startswith(".") or part == _HIDDEN_FOLDER for part in name.parts):
             continue
