@@ -137,6 +137,21 @@ def test_cells_of_a_file_are_data_and_not_markup(client: TestClient) -> None:
     assert "<script>alert" not in client.get("/new").text
 
 
+def test_a_campaign_that_waits_to_be_created_keeps_its_file(tmp_path: Path) -> None:
+    class File:
+        filename = "a.csv"
+        file = io.BytesIO(b"text\none\n")
+
+    kept = KeptUploads(tmp_path, 1000)
+    upload = kept.add(File(), "ann")  # type: ignore[arg-type]
+    copy = kept.copy(upload, "ann")
+    with pytest.raises(uploads.UnknownResourceError):
+        kept.copy(upload, "bob")
+    kept.remove(upload)
+    assert (copy.name, copy.read_text()) == ("a.csv", "text\none\n")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [copy]
+
+
 def test_uploads_are_few_and_of_one_person_and_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import secrets
 import shutil
@@ -97,6 +98,22 @@ class KeptUploads:
             raise UnknownResourceError("The file is no longer on the server: choose it again.")
         self._keep(upload, kept.path, owner)
         return kept.path
+
+    def copy(self, upload: str, owner: str) -> Path:
+        """Return a copy of an upload, alone in its folder, which the caller removes.
+
+        A campaign may wait for hours until it is created. Meanwhile, the upload may be removed.
+
+        Raises:
+            UnknownResourceError: as ``find``.
+        """
+        path = self.find(upload, owner)
+        copy = Path(tempfile.mkdtemp(dir=self._folder)) / path.name
+        try:
+            os.link(path, copy)
+        except OSError:  # a file system without links
+            shutil.copyfile(path, copy)
+        return copy
 
     def _keep(self, upload: str, path: Path, owner: str) -> None:
         timer = threading.Timer(_KEPT_SECONDS, self.remove, [upload])

@@ -535,11 +535,12 @@ class Workspace:
         """Create a campaign in the background.
 
         Args:
-            source: a file of items, or a sheet of one, or a folder of images.
+            source: a file of items, or a sheet of one, or a folder of images. A file that was
+                uploaded is removed.
             owner: its first member, who can use it with the token that they have in ``owned``.
             owned: a campaign that they own; None for a new one that is open to everyone.
-            upload: the upload of the source, if it is kept until the campaign is there. Another
-                file that was uploaded is removed in any case.
+            upload: the upload that the source is a copy of, if it is kept until the campaign is
+                there.
             asked: what ``find_creation`` compares, if the request is sent again.
         """
         # Done when the campaign is open here, not when the worker has written the file.
@@ -547,7 +548,7 @@ class Workspace:
 
         def open_created(creating: Future[ImportResult]) -> None:
             file, _ = split_sheet(source)
-            if upload is None and file.is_relative_to(self.temp):
+            if file.is_relative_to(self.temp):
                 shutil.rmtree(file.parent, ignore_errors=True)
 
             try:

@@ -315,7 +315,9 @@ def create_campaign(
             "A server with --database has no folder for images: create this campaign with teeter "
             "campaign new."
         )
-    if new_file is not None:
+    if upload:
+        source = workspace.uploads.copy(upload, current_user(request))
+    elif new_file is not None:
         limit = workspace.auth.config.upload_limit
         source = save_upload(new_file, workspace.temp, limit, CAMPAIGN_SUFFIXES)
 
