@@ -45,7 +45,7 @@ def test_cuda_without_a_gpu_is_named_with_its_size(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("nvidia_cublas", "cuda_bindings", "numpy_for_tests"):
+    for name in ("nvidia_cublas", "cuda_bindings", "triton", "numpy_for_tests"):
         folder = tmp_path / f"{name}-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Name: {name.replace('_', '-')}\nVersion: 1.0\n")
@@ -54,8 +54,10 @@ def test_cuda_without_a_gpu_is_named_with_its_size(
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     printed = " ".join(teeter("doctor").stdout.split())
-    assert "finds no GPU here, but CUDA packages take 1.6 GB" in printed
-    assert "pip uninstall torch cuda-bindings nvidia-cublas, then pip install torch" in printed
+    assert "finds no GPU here, but CUDA packages take 2.4 GB" in printed
+    assert (
+        "pip uninstall torch cuda-bindings nvidia-cublas triton, then pip install torch" in printed
+    )
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert "CUDA" not in teeter("doctor").stdout

@@ -153,8 +153,9 @@ def _find_cuda_packages() -> dict[str, int]:
     """Return the packages of CUDA that are installed, each with its size in bytes."""
     sizes = {}
     for distribution in distributions():
-        if distribution.name.startswith(("nvidia-", "cuda-")):
-            sizes[distribution.name] = sum(file.size or 0 for file in distribution.files or ())
+        name = distribution.name
+        if name.startswith(("nvidia-", "cuda-")) or name == "triton":
+            sizes[name] = sum(file.size or 0 for file in distribution.files or ())
     return sizes
 
 
