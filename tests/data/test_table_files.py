@@ -82,6 +82,7 @@ def test_what_was_written_is_read(
         ('a,b\n1,"x\n', r"Line 2 of .* cannot be read \(unexpected end of data\)"),
         ('a,b\n1,"x"y\n', "Line 2 of .* cannot be read"),
         (b"a,b\n1,\x81\n", "is not UTF-8, UTF-16 or Windows-1252 text: save it as UTF-8"),
+        ("a,b\nä,2\nü,3\n".encode() + b"\xff,4\n", "UTF-8 text, but for 1 character, .* line 4"),
         ("a,b\n1,2\n".encode("utf-16")[:-1], "is not UTF-8, UTF-16 or Windows-1252 text"),
     ],
 )

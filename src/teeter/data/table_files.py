@@ -45,6 +45,7 @@ __all__ = [
     "convert_arrow_table",
     "convert_csv_rows",
     "escape_formula",
+    "find_encoding",
     "frame_of",
     "is_list_type",
     "is_missing",
@@ -77,6 +78,12 @@ quote that was never closed.
 
 _ENCODING_SAMPLE = 50_000
 """Bytes or characters that are read at a time to find out the encoding of a file."""
+
+_REPLACED = "\ufffd"
+"""What stands in a text for bytes that could not be decoded."""
+
+_LETTERS = re.compile(r"[^\x00-\x7f\ufffd]+")
+"""Characters that UTF-8 has in two bytes or more."""
 
 MAX_LINE_LENGTH = 50_000_000
 """Characters of a line that are read at most, to bound the memory that a damaged file can take."""
@@ -264,7 +271,7 @@ def open_cells(path: Path) -> Iterator[OpenCells]:
         return
 
     try:
-        encoding = _find_encoding(path)
+        encoding = find_encoding(path)
         with path.open(encoding=encoding, newline="") as stream:
             # A quoted name may hold any of the delimiters.
             header = re.sub(r'"[^"]*"', "", _read_header(stream))
@@ -323,8 +330,13 @@ def read_cells(path: Path) -> CsvRows:
     )
 
 
-def _find_encoding(path: Path) -> str:
-    """Return the encoding of a text: UTF-8, UTF-16, or else the code page of Windows."""
+def find_encoding(path: Path) -> str:
+    """Return the encoding of a text: UTF-8, UTF-16, or else the code page of Windows.
+
+    Raises:
+        FileError: if most of the text is UTF-8, but not all of it.
+        UnicodeError: if it is none of them.
+    """
     with path.open("rb") as stream:
         start = stream.read(_ENCODING_SAMPLE)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -343,8 +355,31 @@ def _find_encoding(path: Path) -> str:
     except UnicodeError:
         if 0 in start:
             raise
+        _refuse_damaged_utf8(path)
         return "cp1252"
     return "utf-8-sig"
+
+
+def _refuse_damaged_utf8(path: Path) -> None:
+    """Refuse a text in UTF-8 with a few wrong bytes, whose letters would all be read wrongly.
+
+    Windows-1252 hardly ever has two letters in a row that are one in UTF-8.
+    """
+    lines = wrong = right = 0
+    first_line = 0
+    with path.open(encoding="utf-8", errors="replace") as text:
+        while part := text.read(_ENCODING_SAMPLE):
+            before, mark, _ = part.partition(_REPLACED)
+            if mark and not wrong:
+                first_line = 1 + lines + before.count("\n")
+            lines += part.count("\n")
+            wrong += part.count(_REPLACED)
+            right += sum(map(len, _LETTERS.findall(part)))
+    if right > wrong:
+        raise FileError(
+            f"{path} is UTF-8 text, but for {pluralize(wrong, 'character')}, the first in line "
+            f"{first_line}: correct it, and save it as UTF-8."
+        )
 
 
 def _sheet_rows(sheet: Sheet, path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -211,12 +211,20 @@ def test_a_folder_of_texts_is_a_campaign_of_texts(tmp_path: Path) -> None:
     (folder / "new.txt").write_text("one\nmore")
     (folder / "old" / "a.txt").write_text("two")
     (folder / "old" / "blank.txt").write_text("\n")
+    (folder / "OLD.TXT").write_bytes("schön".encode("cp1252"))
+    (folder / "letter.docx").write_bytes(b"PK")
+    (folder / "._new.txt").write_bytes(b"\x00\x05")
     campaign = make(folder, tmp_path)
     assert campaign.settings.kind == "text"
     assert campaign.settings.folder is None
     assert campaign.items.content("new.txt") == "one\nmore"
     assert campaign.items.content("old/a.txt") == "two"
-    assert campaign.imported.notes == ("1 file without a text was left out (old/blank.txt).",)
+    assert campaign.items.content("OLD.TXT") == "schön"
+    assert campaign.imported.notes == (
+        "1 file without a text was left out (old/blank.txt).",
+        "1 file that is no .txt was left out (letter.docx).",
+        "1 file was read as Windows-1252, not as UTF-8 (OLD.TXT).",
+    )
     assert not campaign.imported.left_out_files
     campaign.database.close()
 

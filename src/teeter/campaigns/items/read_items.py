@@ -45,6 +45,7 @@ from teeter.data.table_files import (
     Table,
     convert_arrow_table,
     convert_csv_rows,
+    find_encoding,
     is_missing,
     read_arrow_table,
     read_cells,
@@ -221,14 +222,27 @@ def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
     """Read a folder of .txt files, each a text whose id is its path in the folder."""
     entries = []
     blank = []
-    for file in sorted(folder.rglob("*.txt")):
+    others = []
+    names_by_encoding: dict[str, list[str]] = {}
+    for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
+        # Hidden files are those that programs write for themselves.
+        if "/." in f"/{name}" or not file.is_file():
+            continue
+        if file.suffix.lower() != ".txt":
+            others.append(name)
+            continue
         try:
-            text = file.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise FileError(f"{file} is not UTF-8 text: save it as UTF-8.") from None
+            encoding = find_encoding(file)
+            text = file.read_text(encoding=encoding)
+        except UnicodeError:
+            raise FileError(
+                f"{file} is not UTF-8, UTF-16 or Windows-1252 text: save it as UTF-8."
+            ) from None
         except OSError as error:
             raise FileError(f"Cannot read {file}: {error.strerror}.") from None
+        if encoding in ENCODING_NAMES:
+            names_by_encoding.setdefault(ENCODING_NAMES[encoding], []).append(name)
         if text.strip():
             entries.append({"id": name, "text": text})
         else:
@@ -236,6 +250,16 @@ def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
     if not entries:
         raise FileError(f"All .txt files of {folder} are blank.")
     _note_blank(notes, "file", blank)
+    if others:
+        files = pluralize(len(others), "file that is", "files that are")
+        were = "was" if len(others) == 1 else "were"
+        notes.append(f"{files} no .txt {were} left out ({list_some(others, 5)}).")
+    for encoding, names in names_by_encoding.items():
+        were = "was" if len(names) == 1 else "were"
+        notes.append(
+            f"{pluralize(len(names), 'file')} {were} read as {encoding}, not as UTF-8 "
+            f"({list_some(names, 5)})."
+        )
     return parse_items(entries, ItemKind.TEXT)
 
 
