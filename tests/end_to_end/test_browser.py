@@ -29,7 +29,17 @@ from teeter.campaigns.settings import Settings
 
 pytestmark = MARKS
 
-PAGES = ("", "/progress", "/map", "/find", "/item?id=html", "/classes", "/export", "/review")
+PAGES = (
+    "",
+    "/progress",
+    "/model",
+    "/map",
+    "/find",
+    "/item?id=html",
+    "/classes",
+    "/export",
+    "/review",
+)
 
 
 @pytest.fixture

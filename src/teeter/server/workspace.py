@@ -50,9 +50,11 @@ from teeter.server.worker.background import (
     DRAW_MAP,
     ENCODE,
     FIND_SUSPECTS,
+    LABEL_FILE,
     PICK_AHEAD,
     TRAIN,
     BackgroundWorker,
+    LabelledFile,
     MapFile,
     MapKind,
 )
@@ -608,6 +610,21 @@ class Workspace:
     def train(self, campaign: Campaign) -> Job[ModelRound | None]:
         """Train a model in the background."""
         return self._follow(self.trainer.submit(TRAIN, campaign.location))
+
+    def label_file(
+        self, campaign: Campaign, upload: str, owner: str, text: str | None
+    ) -> Job[LabelledFile]:
+        """Label the rows of an uploaded file in the background.
+
+        Args:
+            text: the column of the texts, or a template; None for the usual one.
+        """
+        source = str(self.uploads.find(upload, owner))
+        return self._follow(
+            self.slow_worker.submit(
+                LABEL_FILE, campaign.location, source=source, upload=upload, text=text
+            )
+        )
 
     def encode(self, campaign: Campaign, encoder: str | None = None) -> Job[EncodingResult]:
         """Compute features in the background, or switch to another encoder.

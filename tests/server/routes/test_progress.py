@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,12 +17,17 @@ from safetensors.numpy import save
 from server.labelled_campaigns import (
     AT,
     LabelledCampaign,
+    label_items,
 )
 from server.servers import (
     make_text_campaign,
     serve_campaigns,
 )
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.learning.stopping import estimate_accuracy
+from teeter.campaigns.records import ClassAccuracy
+from teeter.campaigns.review.review import Review
+from teeter.campaigns.store.queries.answers import AnswerQueries
 from teeter.campaigns.store.queries.trained_models import ModelQueries
 
 
@@ -66,6 +73,62 @@ def test_progress_has_every_model(labelled: LabelledCampaign) -> None:
     assert rounds[1]["kappa"] <= 1
     assert len(progress["times"]) == 40
     assert progress["status"]["advice"]
+
+
+def test_an_unchanged_part_is_not_sent_again(labelled: LabelledCampaign) -> None:
+    client = labelled.client
+    htmx = {"hx-request": "true"}
+    part = client.get("/c/texts/progress", headers=htmx).text
+    again = re.search(r'hx-get="(/c/texts/progress[^"]+)"', part)
+    assert again is not None
+    assert client.get(again[1], headers=htmx).status_code == 204
+    assert client.get(again[1]).status_code == 200, "the page itself is always sent"
+
+    label_items(client, 1)
+    assert client.get(again[1], headers=htmx).status_code == 200
+
+
+def test_classes_that_are_mistaken_for_others_link_to_the_items(
+    labelled: LabelledCampaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = labelled.client.get(f"{AT}/confusion").json()
+    assert [row["label"] for row in rows] == ["spam", "ham"]
+    model = labelled.client.get(f"{AT}/progress").json()["rounds"][-1]
+    assert sum(sum(row["predicted"].values()) for row in rows) == model["control"][1]
+
+    accuracy = estimate_accuracy(2, 5)
+    confusion = [
+        ClassAccuracy("spam", {"ham": 3, "spam": 2}, accuracy),
+        ClassAccuracy("ham", {}, None),
+    ]
+    monkeypatch.setattr(Review, "confusion", lambda _: confusion)
+    page = labelled.client.get("/c/texts/progress").text
+    assert (
+        'items?label=spam&amp;predicted=ham" aria-label="3 of class spam predicted as ham"' in page
+    )
+    assert "<b>40%</b>" in page
+    assert "not measured" in page
+    assert "5 random items, predicted by models" in page
+    assert "They are few" in page
+
+    monkeypatch.setattr("teeter.server.routes.progress._MOST_COLUMNS", 1)
+    page = labelled.client.get("/c/texts/progress").text
+    assert 'predicted=ham">ham</a> 3</td>' in page
+
+
+def test_the_page_says_in_one_sentence_whether_to_stop(labelled: LabelledCampaign) -> None:
+    status = labelled.client.get(f"{AT}/progress").json()["status"]
+    page = labelled.client.get("/c/texts/progress").text
+    assert f"<p>{status['advice'][0]}</p>\n    <details><summary>Why" in html.unescape(page)
+
+
+def test_answers_in_bulk_that_were_checked_are_named(
+    labelled: LabelledCampaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "in bulk" not in labelled.client.get("/c/texts/progress").text
+    monkeypatch.setattr(AnswerQueries, "bulk_checks", lambda _: [("spam", "spam")] * 9)
+    page = labelled.client.get("/c/texts/progress").text
+    assert "9 of 9 answers in bulk were confirmed when asked again blind" in page
 
 
 def test_changed_predictions_have_the_class_before_and_after(labelled: LabelledCampaign) -> None:

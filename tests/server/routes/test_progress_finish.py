@@ -108,15 +108,21 @@ def test_nothing_is_certified_before_it_is_promised(client: TestClient) -> None:
 
 def test_the_progress_page_says_what_the_model_may_label(client: TestClient, file: Path) -> None:
     page = client.get("/c/small/progress").text
-    assert "Finish" in page
+    assert "Let the model label the rest" in page
+    assert "Label about " in page
+    assert "Ask about random items next" in page
     assert "The model cannot label the 360 items that are left yet" in page
-    assert "items the model could label" in page
+    assert "<caption>Plan</caption>" not in page, "its only step is in the sentence"
 
     started = client.post(f"{AT}/finish", json={"error": 0.05}).json()
     assert "random items are waiting for an answer" in started["sentences"][-1]
 
+    page = client.get("/c/small/progress").text
+    assert f"Label {started['waiting_draws']} random items</a>" in page
+
     answer_all_draws(file)
     page = client.get("/c/small/progress").text
+    assert "<button>Certify</button>" in page
     assert "You can stop now for 100% of the items" in page
     assert "The shares refer to 400 items. Each interval is valid for a single look" in page
 

@@ -113,9 +113,10 @@ def _describe(report: FinishReport) -> list[str]:
         # With a promise for most items, it is the promise that matters.
         sentences.insert(1 if report.covered else 0, step)
     elif not report.covered and not report.per_class:
-        sentences.append(
+        sentences.insert(
+            0,
             "No number of random labels is likely to be enough: the model makes too many "
-            "mistakes. Label more items and train, or allow a larger error."
+            "mistakes. Label more items and train, or allow a larger error.",
         )
 
     if not report.is_started and report.asked_draws:

@@ -45,6 +45,7 @@ from teeter.server.access.permissions import (
 from teeter.server.pages import describe_campaign, render_page
 from teeter.server.routes import RequestBody, ShallowJson, SheetField
 from teeter.server.uploads import CAMPAIGN_SUFFIXES, save_upload, upload_digest
+from teeter.server.worker.background import LabelledFile
 from teeter.server.workspace import CreatedCampaign, ServedCampaign
 
 router = APIRouter(prefix="/api/v1")
@@ -337,7 +338,7 @@ def create_campaign(
 @router.get("/jobs/{job_id}")
 def get_job(
     request: Request, job_id: str
-) -> Job[CreatedCampaign | EncodingResult | ImportResult | ModelRound]:
+) -> Job[CreatedCampaign | EncodingResult | ImportResult | LabelledFile | ModelRound]:
     """Return the state of a background job that you started."""
     return get_workspace(request).describe_job(job_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from teeter.campaigns.records import (
     ModelRound,
     Permission,
 )
+from teeter.campaigns.status import describe_bulk_answers, describe_comparison
 from teeter.classifier import Prediction
 from teeter.encoders import AUTO, encoders, is_installed, require_own_encoder
 from teeter.encoders import names as encoder_names
@@ -46,24 +48,32 @@ from teeter.server.charts import (
 )
 from teeter.server.pages import open_campaign_page, wants_part
 from teeter.server.routes import RequestBody
+from teeter.server.uploads import CAMPAIGN_SUFFIXES
 from teeter.server.worker.background import PREDICT, MapKind, wait_for
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
 
 _CHANGED_PREDICTIONS = 12
-"""Changed predictions on the page of progress."""
+"""Changed predictions on the page of the model."""
+
+_MOST_COLUMNS = 7
+"""Classes up to which the page of progress has a column for each. Of more, it lists mistakes."""
 
 
 @page_router.get("/c/{slug}/progress")
-def show_progress(request: Request, slug: str) -> Response:
-    """Show the progress of the campaign. htmx asks for the changing part only."""
+def show_progress(
+    request: Request, slug: str, seen: Annotated[str, Query(max_length=64)] = ""
+) -> Response:
+    """Show the progress of the campaign. htmx asks for the changing part only, if it has changed.
+
+    Args:
+        seen: identifies what the page shows.
+    """
     page = open_campaign_page(request, slug, "progress", Permission.ANSWER)
     progress = page.campaign.progress()
-
-    changed_predictions = []
-    if Permission.REVIEW in permissions_in(request, page.campaign):
-        changed_predictions = page.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
+    status = progress.status
+    confusion = page.campaign.review.confusion()
 
     report = None
     try:
@@ -71,6 +81,12 @@ def show_progress(request: Request, slug: str) -> Response:
         finish_sentences = report.sentences
     except InputError as error:
         finish_sentences = [str(error)]
+
+    # An unchanged part stays as it is: whoever reads it keeps the focus, and what they opened.
+    shown = repr((status, progress.rounds[-1:], report, finish_sentences, confusion))
+    digest = hashlib.sha256(shown.encode()).hexdigest()
+    if wants_part(request) and seen == digest:
+        return Response(status_code=204)
 
     coverage_curve = None
     if report is not None:
@@ -83,17 +99,39 @@ def show_progress(request: Request, slug: str) -> Response:
     template = "part_progress.html" if wants_part(request) else "progress.html"
     return page.render(
         template,
+        seen=digest,
         progress=progress,
-        largest_class=max([*progress.status.by_class.values(), 1]),
         accuracy_curve=accuracy_chart(accuracies),
-        label_curve=labels_over_time_chart(progress.times),
-        changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
-        encoders=_offered_encoders(page.served.kind, progress.status.encoder),
+        confusion=confusion,
+        measured=sum(row.accuracy.total for row in confusion if row.accuracy is not None),
+        most_columns=_MOST_COLUMNS,
+        bulk_answers=status.bulk_agreement and describe_bulk_answers(status.bulk_agreement),
         report=report,
         finish_sentences=finish_sentences,
         coverage_curve=coverage_curve,
         reliability=None if report is None else reliability_chart(report.reliability),
+    )
+
+
+@page_router.get("/c/{slug}/model")
+def show_model(request: Request, slug: str) -> Response:
+    """Show the models of the campaign, and what can be done with the newest one."""
+    page = open_campaign_page(request, slug, "model", Permission.ANSWER)
+    progress = page.campaign.progress()
+    comparison = progress.status.comparison
+    changed_predictions = []
+    if Permission.REVIEW in permissions_in(request, page.campaign):
+        changed_predictions = page.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
+
+    return page.render(
+        "model.html",
+        progress=progress,
+        comparison=comparison and describe_comparison(comparison),
+        label_curve=labels_over_time_chart(progress.times),
+        changed_predictions=changed_predictions,
+        encoders=_offered_encoders(page.served.kind, progress.status.encoder),
+        accepted=",".join(CAMPAIGN_SUFFIXES),
     )
 
 

@@ -10,6 +10,8 @@
 //   data-notice   what is said when it worked: {name} is a field of the answer, or else of what was sent;
 //                 a list of sentences becomes one text
 //   data-secret   the field of the answer to show once, in a code element, below the notice
+//   data-wait     the answer is a job: wait until it is done, and go on with its result
+//   data-link     the address of a file to download, which stands behind the notice; {name} as above
 //   data-stay     show nothing new but the notice. Without it the page is read again, and its content replaced.
 //
 // On a field, a button or a select:
@@ -70,6 +72,17 @@ async function send(form, setting, button) {
   return { ...sent, ...answer };
 }
 
+// Returns the result of a job. Its fields take the place of the answer's.
+async function waitForJob(answer) {
+  for (let seconds = 0.3; ; seconds = Math.min(2 * seconds, 3)) {
+    await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+    const response = await fetch(`/api/v1/jobs/${answer.job}`).catch(() => null);
+    const job = response ? await response.json().catch(() => ({})) : {};
+    if (job.state === "done") return { ...answer, ...job.result };
+    if (job.state === "failed" || response?.status === 404) throw new Error(job.detail);
+  }
+}
+
 // The page as it is now. A change may have ended or begun a session, so the CSRF token is a new one, too.
 async function refresh() {
   const response = await fetch(location.href).catch(() => null);
@@ -89,7 +102,7 @@ async function refresh() {
   document.dispatchEvent(new Event("refreshed"));
 }
 
-function say(output, text, isError, secret) {
+function say(output, text, isError, { secret, link } = {}) {
   output.className = isError ? "alarm" : "notice";
   output.setAttribute("role", isError ? "alert" : "status");
   output.replaceChildren(text);
@@ -101,6 +114,13 @@ function say(output, text, isError, secret) {
     const line = document.createElement("p");
     line.append(code);
     output.append(line);
+  }
+  if (link !== undefined) {
+    const anchor = document.createElement("a");
+    anchor.href = link;
+    anchor.download = "";
+    anchor.textContent = "Download the file";
+    output.append(" ", anchor);
   }
   output.scrollIntoView({ block: "nearest" });
 }
@@ -117,12 +137,17 @@ async function submit(event) {
   const setting = (name) => button?.dataset[name] ?? form.dataset[name];
   const ownOutput = form.querySelector("output");
   try {
-    const answer = await send(form, setting, button);
+    let answer = await send(form, setting, button);
+    if (setting("wait") !== undefined) {
+      if (ownOutput) say(ownOutput, "This may take a while…", false);
+      answer = await waitForJob(answer);
+    }
     if (setting("stay") === undefined) await refresh();
 
     const output = ownOutput?.isConnected ? ownOutput : document.getElementById("notice");
-    const notice = (setting("notice") ?? "").replace(/\{(\w+)\}/g, (_, name) => [answer[name]].flat().join(" "));
-    say(output, notice, false, answer[setting("secret")]);
+    const fill = (text) => text?.replace(/\{(\w+)\}/g, (_, name) => [answer[name]].flat().join(" "));
+    const link = fill(setting("link"));
+    say(output, fill(setting("notice")) ?? "", false, { secret: answer[setting("secret")], link });
     // What had the focus may be gone.
     if (output !== ownOutput) output.focus();
   } catch (error) {

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from teeter.base.wording import pluralize
@@ -33,6 +34,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.classifier import Prediction
+from teeter.data.table_files import JSON_SUFFIXES
 from teeter.errors import StoreError, TeeterError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,18 @@ class MapFile:
     version: int
     change: int
     """The newest change of the items that it shows, from ``Items.newest_change``."""
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """An uploaded file whose rows the model has labelled."""
+
+    file: str
+    """By which it is downloaded."""
+    rows: int
+    """Rows that have a class now."""
+    sentences: list[str]
+    """What became of the rows, for people."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +105,15 @@ ENCODE = WorkerTask[EncodingResult]("encode")
 FIND_SUSPECTS = WorkerTask[list[SuspectLabel]]("find_suspects", Activity.FINDING_SUSPECTS)
 EXPORT = WorkerTask[str]("export", Activity.EXPORTING)
 PREDICT = WorkerTask[tuple[int, list[Prediction]]]("predict", Activity.PREDICTING)
+LABEL_FILE = WorkerTask[LabelledFile]("label_file", Activity.PREDICTING)
 DRAW_MAP = WorkerTask[MapFile]("draw_map", Activity.DRAWING_MAP)
 COMPARE_ITEMS = WorkerTask[Similarities]("compare_items", is_urgent=True)
 ADD_ITEMS = WorkerTask[ImportResult]("add_items", is_urgent=True)
 CHANGE_ITEM = WorkerTask[bool]("change_item", is_urgent=True)
 CREATE_CAMPAIGN = WorkerTask[ImportResult]("create_campaign", Activity.CREATING)
+
+MODEL_FORM = "model"
+"""Exported instead of labels: the newest model."""
 
 MAX_ATTEMPTS = 3
 """How often a request is tried if the worker process dies at it."""
@@ -220,6 +238,21 @@ def _format_duration(seconds: float) -> str:
     if seconds < 36 * 3600:
         return pluralize(round(seconds / 3600), "hour")
     return pluralize(round(seconds / 86_400), "day")
+
+
+def labelled_path(source: Path) -> Path:
+    """Return where the rows of a file go when they are labelled: beside it, in its format.
+
+    Example:
+        >>> labelled_path(Path("new.parquet")).name, labelled_path(Path("photos.zip")).name
+        ('new-labelled.parquet', 'photos-labelled.csv')
+    """
+    suffix = source.suffix.lower()
+    if suffix in JSON_SUFFIXES:
+        suffix = ".jsonl"
+    elif suffix != ".parquet":
+        suffix = ".csv"
+    return source.with_name(f"{source.stem}-labelled{suffix}")
 
 
 async def wait_for(future: Future[ResultT], seconds: float) -> ResultT:

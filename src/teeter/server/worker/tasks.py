@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from teeter.base.threads import limit_threads
+from teeter.base.wording import pluralize
 from teeter.base.worker_process import Handler
 from teeter.campaigns.asking.assignment import pick_ahead
 from teeter.campaigns.asking.preparing import Preparation
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.find_items import SimilarItems, Similarities
+from teeter.campaigns.items.image_archives import ARCHIVE_SUFFIX, unpack_images
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.preview import preview_source
 from teeter.campaigns.items.read_items import read_items
@@ -34,10 +36,18 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.campaigns.settings import Settings
-from teeter.classifier import Prediction
+from teeter.classifier import Prediction, label_file, save_classifier
 from teeter.errors import InputError
 from teeter.server.worker import background, projection
-from teeter.server.worker.background import MapFile, MapKind, Request, WorkerTask
+from teeter.server.worker.background import (
+    MODEL_FORM,
+    LabelledFile,
+    MapFile,
+    MapKind,
+    Request,
+    WorkerTask,
+    labelled_path,
+)
 
 ReportStatus = Callable[[StatusReport], None]
 
@@ -175,11 +185,41 @@ class TaskHandlers:
                 raise InputError(f"A text cannot be encoded: {prediction.problem}")
         return classifier.info.model, predictions
 
-    def export(self, location: str, report: ReportStatus, *, form: str, folder: str) -> str:
-        """Write labels and predictions into a new folder inside ``folder``; return the file."""
-        path = Path(tempfile.mkdtemp(dir=folder)) / f"labels{format_suffix(form)}"
+    def label_file(
+        self, location: str, report: ReportStatus, *, source: str, upload: str, text: str | None
+    ) -> LabelledFile:
+        """Label the rows of an uploaded file, or the images of an archive, in a file beside it."""
+        path = Path(source)
+        campaign = self.campaign(location)
+        classifier = campaign.classifier()
+        target = labelled_path(path)
+        target.unlink(missing_ok=True)  # if the process died when it was written
 
-        self.campaign(location).export(path, form)
+        if path.suffix == ARCHIVE_SUFFIX:
+            shutil.rmtree(path.with_suffix(".images"), ignore_errors=True)
+            with unpack_images(path, path) as (folder, _):
+                predictions = label_file(classifier, folder, target)
+        else:
+            columns = _known_columns(campaign, path, ItemColumns(text=text))
+            predictions = label_file(classifier, path, target, text=columns.text)
+
+        problems = [row.problem for row in predictions if row.problem is not None]
+        n_labelled = len(predictions) - len(problems)
+        rows = pluralize(n_labelled, "row is", "rows are")
+        sentences = [f"{rows} labelled by model {classifier.info.model}."]
+        if problems:
+            sentences.append(f"{pluralize(len(problems), 'row')} cannot be read: {problems[0]}")
+        return LabelledFile(upload, n_labelled, sentences)
+
+    def export(self, location: str, report: ReportStatus, *, form: str, folder: str) -> str:
+        """Write labels and predictions, or the model, into ``folder``, and return the file."""
+        into = Path(tempfile.mkdtemp(dir=folder))
+        if form == MODEL_FORM:
+            path = into / "model"
+            save_classifier(self.campaign(location).classifier(), path)
+        else:
+            path = into / f"labels{format_suffix(form)}"
+            self.campaign(location).export(path, form)
         if path.is_dir():
             archive_path = path.with_suffix(".zip")
             with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -238,6 +278,7 @@ _HANDLERS: dict[WorkerTask[Any], Callable[..., Any]] = {
     background.FIND_SUSPECTS: TaskHandlers.find_suspects,
     background.EXPORT: TaskHandlers.export,
     background.PREDICT: TaskHandlers.predict,
+    background.LABEL_FILE: TaskHandlers.label_file,
     background.DRAW_MAP: TaskHandlers.draw_map,
     background.COMPARE_ITEMS: TaskHandlers.compare_items,
     background.ADD_ITEMS: TaskHandlers.add_items,
