@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, item_number
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.learning.saved_models import replace_class
-from teeter.campaigns.records import Answer, AnswerKind, AnswerOrigin
+from teeter.campaigns.records import Answer, AnswerKind, AnswerOrigin, ItemQuery
 from teeter.campaigns.store.queries.trained_models import ModelQueries
 
 FEATURES = draw_features(200)
@@ -158,3 +158,13 @@ def test_models_of_earlier_versions_and_missing_features_give_none(
 
 def without_unseen(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array for name, array in arrays.items() if name != "unseen"}
+
+
+def test_items_of_a_cell_are_found_by_what_unseen_models_predict(campaign: Campaign) -> None:
+    with campaign.reading() as view:
+        control = view.picks.control_items()
+    for row in campaign.review.confusion():
+        for predicted, count in row.predicted.items():
+            query = ItemQuery(label=row.label, predicted=predicted, count=200)
+            found = {item.item for item in campaign.items.page(query).items}
+            assert len(found & control) == count

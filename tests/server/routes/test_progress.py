@@ -53,7 +53,8 @@ def test_the_last_round_has_the_accuracy_of_the_campaign(labelled: LabelledCampa
         query = "select facts from models order by version desc limit 1"
         (stored,) = database.execute(query).fetchone()
         # An audit set that has hardly been labelled: the larger control set counts.
-        facts = json.dumps({**json.loads(stored), "audit": [0, 1], "control": [9, 12]})
+        counts = {"audit": [0, 1], "control": [9, 12], "strata": [[1.0, 9, 12]]}
+        facts = json.dumps({**json.loads(stored), **counts})
         database.execute("update models set facts = ?", [facts])
         database.commit()
 
@@ -104,7 +105,7 @@ def test_classes_that_are_mistaken_for_others_link_to_the_items(
     monkeypatch.setattr(Review, "confusion", lambda _: confusion)
     page = labelled.client.get("/c/texts/progress").text
     assert (
-        'items?label=spam&amp;predicted=ham" aria-label="3 of class spam predicted as ham"' in page
+        'find?label=spam&amp;predicted=ham" aria-label="3 of class spam predicted as ham"' in page
     )
     assert "<b>40%</b>" in page
     assert "not measured" in page

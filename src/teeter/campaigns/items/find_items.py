@@ -69,7 +69,11 @@ class Similarities:
 def read_predictions(
     view: Reading, row_ids: Integers, arrays: dict[str, Vectors]
 ) -> ItemPredictions:
-    """Return what a saved model predicts for items, without those whose features mean nothing."""
+    """Return what a saved model predicts for items, without those whose features mean nothing.
+
+    For items that it was trained on, it is what models predict that were not: to predict a label
+    that one was told says nothing.
+    """
     predicted = np.full(len(row_ids), NONE, dtype=np.int64)
     probability = np.full(len(row_ids), np.nan, dtype=np.float32)
     encoded = np.array(view.encodings.encoded_row_ids(), dtype=np.int64)
@@ -80,6 +84,11 @@ def read_predictions(
     predicted[positions] = arrays["predicted"][:size]
     if "confidence" in arrays:
         probability[positions] = arrays["confidence"][:size]
+    if "unseen" in arrays and len(encoded) >= len(arrays["predicted"]):
+        trained = positions[arrays["places"]]
+        is_other = predicted[trained] != arrays["unseen"]
+        predicted[trained] = arrays["unseen"]
+        probability[trained[is_other]] = np.nan
 
     unreadable = view.items.by_id(list(view.encodings.unreadable()))
     unreadable_rows = [item.row_id for item in unreadable.values()]
