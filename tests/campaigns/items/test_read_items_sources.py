@@ -82,6 +82,19 @@ def test_frames_that_are_added_later_have_the_same_columns(tmp_path: Path) -> No
     campaign.database.close()
 
 
+def test_labels_of_a_frame_that_are_not_imported_are_named(tmp_path: Path) -> None:
+    frame = pyarrow.table({"text": ["one", "two"], "Label": ["a", "b"]})
+    campaign = make(frame, tmp_path)
+    (note,) = campaign.imported.notes
+    assert note.startswith("Column 'Label' was not imported as labels")
+    assert campaign.labels() == {}
+    campaign.database.close()
+    (tmp_path / "more").mkdir()
+    campaign = make(frame, tmp_path / "more", columns=ItemColumns(labels="Label"))
+    assert (campaign.imported.labelled, campaign.imported.notes) == (2, ())
+    campaign.database.close()
+
+
 def test_labels_of_a_dataset_are_their_names(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(

@@ -398,6 +398,14 @@ def _read_table_items(
             f"No row of {table.path} has a text in {described}: choose another column."
         )
     _note_table(notes, table, sorted(set(range(len(texts))) - set(filled)))
+    own_names = [name for name in names if name not in find_added_columns(names).values()]
+    unused = find_label_column(own_names) if label is None else None
+    # The command line says more of the labels in a file.
+    if unused is not None and not isinstance(source, Path):
+        notes.append(
+            f"Column {unused!r} was not imported as labels: if it holds them, name it with "
+            f"ItemColumns(labels={unused!r})."
+        )
 
     id_column = key or _find_id_column(table, template.only_column)
     ids = None if id_column is None else table.ids(id_column, filled)
