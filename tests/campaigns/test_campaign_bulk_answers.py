@@ -61,10 +61,29 @@ def test_one_key_answers_many_items_and_one_undo_takes_all_back(tmp_path: Path) 
     undone = campaign.undo(number=receipt.number)
     assert undone is not None
     assert undone.count == 9
+    assert campaign.undo(number=receipt.number) == undone, "sent again, it is answered as before"
     assert list(campaign.labels()) == ["i3"]
     again = campaign.undo()
     assert again is not None
     assert (again.answer.item, again.count) == ("i3", 1)
+
+
+def test_an_item_that_was_skipped_is_answered_in_bulk(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    campaign.skip("i0")
+    campaign.flag("i1")
+    assert campaign.tell_all(items(0, 3), "a").count == 2
+    assert sorted(campaign.labels()) == ["i0", "i2"]
+
+
+def test_many_answers_at_once_are_one_key_press_in_the_pace(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    for item in items(0, 4):
+        campaign.tell(item, "a")
+    campaign.tell_all(items(4, 100), "b")
+    (stats,) = campaign.people.stats()
+    assert stats.answers == 100
+    assert stats.seconds is None, "four times between five key presses are too few for a pace"
 
 
 def test_all_are_recorded_or_none(tmp_path: Path) -> None:
@@ -219,6 +238,8 @@ def test_one_in_twenty_answers_in_bulk_is_checked(tmp_path: Path) -> None:
     assert agreement.right == len(checks) // 2
     labels = campaign.labels()
     assert [labels[item].label for item in checks[:2]] == ["b", "a"], "the blind answer wins"
+    campaign.answer(Answer(checks[0], "me", AnswerKind.LABEL, "a", origin=AnswerOrigin.SEEN))
+    assert campaign.status().bulk_agreement == agreement, "an answer in view checks nothing"
 
 
 def test_a_promise_is_not_kept_by_answers_in_bulk(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     # If other items run out, the audit set fills the batch.
     audit_count = max(audit_count, n - len(available))
     audit = waiting_audit[: min(audit_count, n)]
-    checks = sorted(state.checks - state.control)[: math.ceil(CHECKED_SHARE * n)]
+    checks = sorted(state.checks - state.control - state.audit.keys())[
+        : math.ceil(CHECKED_SHARE * n)
+    ]
     checks = checks[: n - len(audit)]
     n_left = min(n - len(audit) - len(checks), len(available))
 

@@ -179,15 +179,19 @@ class AnswerQueries(Queries):
         if last.bulk is None:
             return undone
 
-        same_key_press = self._select().where(
-            ANSWERS.annotator == annotator,
-            (ANSWERS.bulk == last.bulk) | (ANSWERS.id == last.bulk),
-            ANSWERS.undone.is_(False),
-        )
-        others = self._execute(same_key_press).all()
+        others = self._same_key_press(last, undone=False)
         for row in others:
             self._take_back_and_reopen(row)
         return replace(undone, count=1 + len(others))
+
+    def _same_key_press(self, row: Row[Any], *, undone: bool) -> Sequence[Row[Any]]:
+        """Return the answers that were given with one, which is the last of them."""
+        query = self._select().where(
+            (ANSWERS.bulk == row.bulk) | (ANSWERS.id == row.bulk),
+            ANSWERS.id != row.id,
+            ANSWERS.undone.is_(undone),
+        )
+        return self._execute(query).all()
 
     def _take_back_and_reopen(self, row: Row[Any]) -> UndoResult:
         undone = self._take_back(row)
@@ -213,7 +217,8 @@ class AnswerQueries(Queries):
         if not row.undone or (last is not None and last.id > number):
             return None
         before = self._last(annotator, row.item_id)
-        return UndoResult(_answer(row), None if before is None else _answer(before))
+        count = 1 + len(self._same_key_press(row, undone=True))
+        return UndoResult(_answer(row), None if before is None else _answer(before), count)
 
     def withdraw(self, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
@@ -288,9 +293,10 @@ class AnswerQueries(Queries):
 
         if row is None:
             return None
-        # What a person said of the item alone stays, whatever they say of many at once.
+        # What a person said of the item alone stays, whatever they say of many at once. A skip
+        # says nothing.
         was_single = AnswerOrigin(row.origin).is_single
-        if was_single and not answer.origin.is_single:
+        if was_single and not answer.origin.is_single and row.kind != AnswerKind.SKIP:
             return int(row.id)
         if _answer(row) != answer or was_single != answer.origin.is_single:
             return None
@@ -364,9 +370,9 @@ class AnswerQueries(Queries):
         in_bulk: dict[str, str] = {}
         blind: dict[str, str] = {}
         for row in self._execute(query.order_by(ANSWERS.id)):
-            if row.kind == AnswerKind.LABEL:
-                is_single = AnswerOrigin(row.origin).is_single
-                labels = blind if is_single else in_bulk
+            origin = AnswerOrigin(row.origin)
+            if row.kind == AnswerKind.LABEL and origin is not AnswerOrigin.SEEN:
+                labels = blind if origin.is_blind else in_bulk
                 labels[row.key] = row.label
         return [(in_bulk[item], blind[item]) for item in in_bulk.keys() & blind.keys()]
 
@@ -450,8 +456,12 @@ class AnswerQueries(Queries):
         return list(self._scalars(query.order_by(ANSWERS.at)))
 
     def times_by_annotator(self) -> dict[str, list[str]]:
-        """Return when each annotator gave their answers, in the order in which they were stored."""
-        query = self._select_columns(ANSWERS.annotator, ANSWERS.at).order_by(ANSWERS.id)
+        """Return when each annotator gave their answers, in the order in which they were stored.
+
+        Answers in bulk have the time of their key press once.
+        """
+        query = self._select_columns(ANSWERS.annotator, ANSWERS.at).where(ANSWERS.bulk.is_(None))
+        query = query.order_by(ANSWERS.id)
 
         times: dict[str, list[str]] = {}
         for row in self._execute(query):
