@@ -10,7 +10,7 @@ export class BulkAnswers {
   #buttons = [...byId("choices").children];
   #finder;
   #given = [];  // what can be undone, oldest first
-  #isBusy = false;
+  #running = null;  // the answer or undo that is being sent
 
   /**
    * @param chosen returns the ids of the items to answer.
@@ -42,21 +42,22 @@ export class BulkAnswers {
 
       const kept = items.length - count;
       const rest = kept ? ` ${kept} had this answer, or one that you gave about the item alone.` : "";
-      this.say(`${count === 1 ? "1 item is" : `${count} items are`} ${label} now.${rest}`);
       await this.onChange(items);
+      this.say(`${count === 1 ? "1 item is" : `${count} items are`} ${label} now.${rest}`);
     });
   }
 
   async undo() {
+    await this.#running;  // what was just answered is what is taken back
     const number = this.#given.at(-1);
     if (!number) return;
 
     await this.#send(async () => {
       const result = await requestJson(apiUrl("/undo"), { number });
       this.#given.pop();
+      await this.onChange([]);
       if (result) this.say(`${result.count === 1 ? "1 answer was" : `${result.count} answers were`} taken back.`);
       else this.say("Nothing was undone, because you have answered or undone something elsewhere since.");
-      await this.onChange([]);
     });
   }
 
@@ -78,15 +79,10 @@ export class BulkAnswers {
 
   // One request at a time: a second key press would answer items that are about to change.
   async #send(action) {
-    if (this.#isBusy) return;
-    this.#isBusy = true;
-    try {
-      await action();
-    } catch (error) {
-      this.say(error.message);
-    } finally {
-      this.#isBusy = false;
-      byId("undo").disabled = !this.#given.length;
-    }
+    if (this.#running) return;
+    this.#running = action().catch((error) => this.say(error.message));
+    await this.#running;
+    this.#running = null;
+    byId("undo").disabled = !this.#given.length;
   }
 }

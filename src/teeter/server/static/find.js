@@ -37,6 +37,7 @@ function drawTicks() {
   const first = Math.min(hits, MOST_AT_ONCE);
   byId("ticked").textContent = ticked.size ? `${ticked.size.toLocaleString()} ticked` : "Nothing is ticked";
   byId("untick").hidden = !ticked.size;
+  byId("ticked").closest(".bulk").classList.toggle("some", ticked.size > 0);
   byId("tick-all").hidden = !hits || ticked.size >= first;
   byId("tick-all").textContent = hits > first
     ? `Tick the first ${first} of ${hits.toLocaleString()}`
@@ -181,5 +182,6 @@ function moveRow(isDown) {
   focusRow(isInTable ? cursor + (isDown ? 1 : -1) : cursor);
 }
 
+if (matchMedia("(max-width: 40rem)").matches) byId("filters").open = false;
 document.addEventListener("keydown", onKey);
 drawTicks();

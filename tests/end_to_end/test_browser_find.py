@@ -1,0 +1,133 @@
+"""The page to find items: many are ticked, answered with one key and taken back with one undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.browsers import (
+    MARKS,
+    PHONE,
+    check_accessibility,
+    open_window,
+    page_server,
+    sync_api,
+)
+from server.labelled_campaigns import make_labelled_campaign
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.records import AnswerOrigin
+
+pytestmark = [*MARKS, pytest.mark.slow]
+
+
+def read_origins(path: Path) -> dict[str, tuple[str | None, AnswerOrigin]]:
+    """Return the label of each item, and how it was given."""
+    campaign = Campaign.open(path)
+    with campaign.reading() as view:
+        answers = {answer.item: (answer.label, answer.origin) for answer in view.answers.live()}
+    campaign.database.close()
+    return answers
+
+
+def ticked(page: Any) -> list[str]:
+    values: list[str] = page.locator(".tick:checked").evaluate_all(
+        "boxes => boxes.map(b => b.value)"
+    )
+    return values
+
+
+def test_items_are_ticked_answered_and_taken_back_by_keyboard(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    before = read_origins(path)
+    problems: list[str] = []
+    with page_server(path) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/find?state=unlabelled&search=cash")
+        sync_api.expect(page.locator("#hits")).to_contain_text("items")
+
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press(" ")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press(" ")
+        chosen = ticked(page)
+        assert len(chosen) == 2
+        sync_api.expect(page.locator("#ticked")).to_have_text("2 ticked")
+        page.keyboard.press("1")
+        sync_api.expect(page.locator("#said")).to_have_text("2 items are spam now.")
+        answers = read_origins(path)
+        assert {answers[item] for item in chosen} == {("spam", AnswerOrigin.BULK)}
+        sync_api.expect(page.locator(f'.tick[value="{chosen[0]}"]')).to_have_count(0)
+
+        # The cursor stays in its place, and one item alone is not in bulk.
+        alone = page.evaluate("document.activeElement.value")
+        page.keyboard.press("2")
+        sync_api.expect(page.locator("#said")).to_have_text("1 item is ham now.")
+        assert read_origins(path)[alone] == ("ham", AnswerOrigin.SEEN)
+
+        page.keyboard.press("Backspace")
+        sync_api.expect(page.locator("#said")).to_have_text("1 answer was taken back.")
+        page.keyboard.press("Backspace")
+        sync_api.expect(page.locator("#said")).to_have_text("2 answers were taken back.")
+        assert read_origins(path) == before
+
+        # All hits of all pages, and Shift for all rows in between.
+        page.keyboard.press("/")
+        page.keyboard.press("Control+A")
+        page.keyboard.type("number")
+        sync_api.expect(page.locator("#hits")).to_contain_text("80 items")
+        page.get_by_role("button", name="Tick all 80").click()
+        sync_api.expect(page.locator("#ticked")).to_have_text("80 ticked")
+        assert len(ticked(page)) == 50
+        page.get_by_role("button", name="Untick all").click()
+        page.locator(".tick").nth(1).click()
+        page.locator(".tick").nth(5).click(modifiers=["Shift"])
+        sync_api.expect(page.locator("#ticked")).to_have_text("5 ticked")
+        page.get_by_label("Sort by").select_option("text")
+        sync_api.expect(page.locator("#ticked")).to_have_text("Nothing is ticked")
+        page.context.close()
+    assert problems == []
+
+
+def test_items_are_sorted_compared_and_shown_without_predictions(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    problems: list[str] = []
+    with page_server(path) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/find")
+        predictions = page.locator("td.guess").filter(has_text="spam")
+        sync_api.expect(predictions.first).to_be_visible()
+        page.get_by_role("button", name="confidence").click()
+        heading = page.locator("th", has=page.get_by_role("button", name="confidence"))
+        sync_api.expect(heading).to_have_attribute("aria-sort", "ascending")
+        page.get_by_role("button", name="confidence").click()
+        sync_api.expect(heading).to_have_attribute("aria-sort", "descending")
+
+        page.locator("button.like").first.click()
+        sync_api.expect(page.locator("#hits")).to_contain_text("closest first")
+        sync_api.expect(page.locator("th").filter(has_text="similarity")).to_be_visible()
+        page.get_by_role("button", name="Show all").click()
+        sync_api.expect(page.locator("#hits")).to_have_text("121 items")
+        page.get_by_label("By meaning").fill("urgent offer")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("td.text").first).to_contain_text("Urgent offer")
+        check_accessibility(page, "the page to find items")
+
+        page.get_by_label("Hide predictions").check()
+        sync_api.expect(predictions.first).to_be_hidden()
+        page.reload()
+        sync_api.expect(page.locator("#hits")).to_contain_text("closest in meaning first")
+        sync_api.expect(predictions.first).to_be_hidden()
+        page.go_back()
+        sync_api.expect(page.locator("#hits")).to_have_text("121 items")
+
+        page.set_viewport_size(PHONE)
+        check_accessibility(page, "the page to find items on a phone")
+        page.context.close()
+    assert problems == []
