@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,5 +130,56 @@ def test_items_are_sorted_compared_and_shown_without_predictions(
 
         page.set_viewport_size(PHONE)
         check_accessibility(page, "the page to find items on a phone")
+        page.context.close()
+    assert problems == []
+
+
+def test_a_lasso_on_the_map_is_shown_in_parts_and_answered(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    before = read_origins(path)
+    problems: list[str] = []
+    with page_server(path) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/map")
+        sync_api.expect(page.locator("#status")).to_have_text(re.compile(r"labelled, model \d+\.$"))
+        assert page.get_by_label("Colour by").input_value() == "predicted"
+        assert page.get_by_label("Layout").input_value() == "tsne"
+
+        page.get_by_role("button", name="Draw a selection").click()
+        box = page.locator("#map").bounding_box()
+        left, top = box["x"] + 2, box["y"] + 2
+        right, bottom = left + box["width"] - 4, top + box["height"] - 4
+        page.mouse.move(left, top)
+        page.mouse.down()
+        for corner in ((right, top), (right, bottom), (left, bottom)):
+            page.mouse.move(*corner)
+        page.mouse.up()
+
+        cards = page.locator("#chosen li")
+        sync_api.expect(cards).to_have_count(30)
+        sync_api.expect(page.locator("#caught")).to_have_text("91 more are selected.")
+        cards.nth(4).locator("input").uncheck()
+        kept = cards.nth(4).locator("input").get_attribute("value")
+        sync_api.expect(page.locator("#ticked")).to_have_text("29 ticked")
+        check_accessibility(page, "the map with a selection")
+
+        page.keyboard.press("2")
+        sync_api.expect(page.locator("#said")).to_contain_text("items are ham now.")
+        sync_api.expect(page.locator("#caught")).to_have_text("61 more are selected.")
+        answers = read_origins(path)
+        in_bulk = {item for item, (_, origin) in answers.items() if origin == AnswerOrigin.BULK}
+        assert in_bulk
+        assert kept not in in_bulk
+        assert before.items() <= answers.items(), "what was said of an item alone stays"
+
+        page.get_by_role("button", name="Undo").click()
+        sync_api.expect(page.locator("#said")).to_contain_text("taken back")
+        assert read_origins(path) == before
+
+        page.get_by_label("Hide predictions").check()
+        sync_api.expect(page.get_by_label("Colour by")).to_have_value("label")
+        page.get_by_role("button", name="End the selection").click()
+        sync_api.expect(page.locator("#selected")).to_be_hidden()
         page.context.close()
     assert problems == []

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 from unicodedata import combining, normalize
@@ -220,6 +221,7 @@ class Workspace:
         self.database = None if database is None else CampaignDatabase(database)
         self.batch = batch
         self.trainer = BackgroundWorker(batch)
+        self.trainer.on_trained = self._draw_first_map
         self.slow_worker = BackgroundWorker(batch)
         """Creates campaigns and draws slow maps, so that they do not delay the trainer."""
         self.searcher = BackgroundWorker(batch)
@@ -739,6 +741,16 @@ class Workspace:
             )
 
         return status
+
+    def _draw_first_map(self, location: str) -> None:
+        """Draw the map of a campaign that has a model now, so that it is there when it is opened.
+
+        Later models change its colours only, for which there is time when it is opened.
+        """
+        is_drawn = (location, MapKind.TSNE) in self._drawings
+        for campaign in list(self.campaigns.values()):
+            if campaign.location == location and not is_drawn and find_spec("openTSNE") is not None:
+                self.draw_map(campaign, MapKind.TSNE)
 
     def find_suspects(self, campaign: Campaign, *, again: bool = False) -> Job[list[SuspectLabel]]:
         """Return labels that may be wrong, once they are found.

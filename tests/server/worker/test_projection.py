@@ -78,12 +78,20 @@ def test_directions_of_a_large_pool_come_from_a_sample(monkeypatch: pytest.Monke
     assert abs(np.corrcoef(of_all_rows[:, 0], of_a_sample[:, 0])[0, 1]) > 0.99
 
 
-def test_tsne_lays_out_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tsne_lays_out_a_sample_and_places_other_rows_beside_those_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("openTSNE")
-    monkeypatch.setattr(projection, "MAX_ROWS", 30)
-    coordinates = project_tsne(make_features(40))
-    assert np.isnan(coordinates).all(axis=1).sum() == 10
-    assert np.isfinite(coordinates).all(axis=1).sum() == 30
+    monkeypatch.setattr(projection, "MAX_ROWS", 40)
+    features = make_features(100) / 10
+    is_far = np.arange(100) % 2 == 0
+    features[is_far] += 50
+    coordinates = project_tsne(features)
+    assert np.isfinite(coordinates).all()
+
+    centres = [coordinates[is_far].mean(axis=0), coordinates[~is_far].mean(axis=0)]
+    to_far, to_near = (np.linalg.norm(coordinates - centre, axis=1) for centre in centres)
+    assert ((to_far < to_near) == is_far).all()
 
 
 def test_tsne_puts_a_single_row_in_the_centre() -> None:

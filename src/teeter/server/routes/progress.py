@@ -11,6 +11,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import Field
 
+from teeter.campaigns.campaign import MOST_AT_ONCE
 from teeter.campaigns.finish.certificate import certificate_page
 from teeter.campaigns.finish.promise import MIN_ERROR
 from teeter.campaigns.records import (
@@ -249,7 +250,12 @@ def show_map(request: Request, slug: str) -> Response:
     page = open_campaign_page(request, slug, "map", Permission.REVIEW)
     # Drawn while the browser loads the page.
     get_workspace(request).draw_map(page.campaign, MapKind.PCA)
-    return page.render("map.html", has_tsne=find_spec("openTSNE") is not None)
+    return page.render(
+        "map.html",
+        has_tsne=find_spec("openTSNE") is not None,
+        bulk_agreement=page.campaign.review.bulk_agreement(),
+        most_at_once=MOST_AT_ONCE,
+    )
 
 
 @router.get("/map", response_class=Response)

@@ -1,9 +1,7 @@
 // The page to find items: tick them and answer all with one key. htmx replaces the table when the query changes.
 
 import { BulkAnswers, MOST_AT_ONCE } from "./bulk.js";
-import { apiUrl, byId, request, requestJson } from "./shared.js";
-
-const PREDICTIONS_HIDDEN = "teeter hides predictions";
+import { apiUrl, byId, followHiding, request, requestJson } from "./shared.js";
 
 const form = byId("query");
 const rows = byId("rows");
@@ -134,20 +132,7 @@ form.elements.meaning?.addEventListener("input", () => { form.elements.like.valu
 
 // ---- Predictions
 
-function hidePredictions(isHidden) {
-  document.body.classList.toggle("guessing", !isHidden);
-}
-
-let isHidden = false;
-try { isHidden = localStorage.getItem(PREDICTIONS_HIDDEN) === "yes"; } catch { /* shown */ }
-byId("hide").checked = isHidden;
-hidePredictions(isHidden);
-
-byId("hide").addEventListener("change", (event) => {
-  event.stopPropagation();  // it is not a part of the query
-  hidePredictions(event.target.checked);
-  try { localStorage.setItem(PREDICTIONS_HIDDEN, event.target.checked ? "yes" : "no"); } catch { /* for now only */ }
-});
+followHiding(byId("hide"), () => {});
 
 // ---- Keys
 

@@ -147,3 +147,22 @@ export function percent(share) {
   if (share < 0.001) return "under 0.1%";
   return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
 }
+
+const PREDICTIONS_HIDDEN = "teeter hides predictions";
+
+/** Let a checkbox hide all predictions, as this browser remembers. Returns a function that says whether they are hidden. */
+export function followHiding(checkbox, onChange) {
+  const follow = () => {
+    document.body.classList.toggle("guessing", !checkbox.checked);
+    setTimeout(onChange);  // when the caller has the function that is returned
+  };
+  try { checkbox.checked = localStorage.getItem(PREDICTIONS_HIDDEN) === "yes"; } catch { /* they are shown */ }
+  follow();
+
+  checkbox.addEventListener("change", (event) => {
+    event.stopPropagation();  // it is no part of a query
+    try { localStorage.setItem(PREDICTIONS_HIDDEN, checkbox.checked ? "yes" : "no"); } catch { /* until the page is closed */ }
+    follow();
+  });
+  return () => checkbox.checked;
+}

@@ -291,6 +291,8 @@ class BackgroundWorker:
         self.batch = batch
         # A daemon: the server must not wait for a training when it ends.
         self._process = WorkerProcess(make_handler, name="teeter trainer", daemon=True)
+        self.on_trained: Callable[[str], object] = lambda campaign: None
+        """Called with a campaign's location when a model was trained."""
         self._status_by_campaign: dict[str, WorkerStatus] = {}
         self._queue: deque[tuple[Request[Any], Future[Any]]] = deque()
         self._queue_changed = threading.Condition()
@@ -370,6 +372,7 @@ class BackgroundWorker:
         """Have a request handled, and set the result or the error of its future."""
         status = self.status(request.campaign)
         error: TeeterError | None = None
+        trained_before = status.trained_at
 
         try:
             result = self._run_with_retries(request, status)
@@ -390,6 +393,8 @@ class BackgroundWorker:
             if request.task.is_urgent:
                 status.error = None
             future.set_result(result)
+            if status.trained_at != trained_before:
+                self.on_trained(request.campaign)
         else:
             if request.task.is_urgent or isinstance(error, BackgroundTaskError):
                 status.error = str(error)

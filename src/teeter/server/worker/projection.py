@@ -28,6 +28,9 @@ together. More would take minutes and show no more."""
 _RAYS = 128
 """Directions for the LDM of the map. Fewer than for picking: a colour needs no more precision."""
 
+_NEIGHBOURS = 5
+"""Rows of the layout whose median place another row gets."""
+
 _INSIDE = 0.995
 """Share of the points that the scale of the map fits; the others are drawn at the edge."""
 
@@ -83,7 +86,8 @@ def project_tsne(features: FloatArray) -> FloatArray:
         features: (N, D).
 
     Returns:
-        (N, 2) coordinates, most of them between -1 and 1; NaN for all but ``MAX_ROWS`` random rows.
+        (N, 2) coordinates, most of them between -1 and 1. Of more than ``MAX_ROWS`` rows, so many
+        random ones are laid out, and each other row is placed among its nearest ones of these.
 
     Raises:
         MissingExtraError: openTSNE is not installed.
@@ -103,8 +107,13 @@ def project_tsne(features: FloatArray) -> FloatArray:
     perplexity = max(2.0, min(30.0, (len(rows) - 1) / 3))
     tsne = TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1)
 
-    coordinates = np.full((len(features), 2), np.nan, dtype=np.float32)
-    coordinates[rows] = np.asarray(tsne.fit(features[rows]), dtype=np.float32)
+    layout = tsne.fit(features[rows])
+    coordinates = np.zeros((len(features), 2), dtype=np.float32)
+    coordinates[rows] = np.asarray(layout)
+    others = np.setdiff1d(np.arange(len(features)), rows)
+    for start in range(0, len(others), MAX_ROWS):
+        part = others[start : start + MAX_ROWS]
+        coordinates[part] = np.asarray(layout.prepare_partial(features[part], k=_NEIGHBOURS))
     return _scale_to_map(coordinates)
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +82,8 @@ class TaskHandlers:
     def __init__(self) -> None:
         self._open: dict[str, Preparation] = {}
         self._similar: SimilarItems | None = None
+        self._layouts: dict[str, tuple[Hashable, projection.FloatArray]] = {}
+        """By campaign, its newest layout by t-SNE, and what that was computed from."""
 
     def run(self, request: Request[Any], report: ReportStatus) -> Any:
         """Handle a request, and return its result.
@@ -247,8 +249,14 @@ class TaskHandlers:
                 coordinates = projection.project_items(state, projection.project_pca)
                 projection.write_map(path, state, coordinates)
             case MapKind.TSNE:
-                coordinates = projection.project_items(state, projection.project_tsne)
-                projection.write_map(path, state, coordinates)
+                # It takes minutes and depends on the features only: a new model changes nothing.
+                with campaign.reading() as view:
+                    source = (view.encodings.revision(), change)
+                layout = self._layouts.get(location)
+                if layout is None or layout[0] != source:
+                    coordinates = projection.project_items(state, projection.project_tsne)
+                    layout = self._layouts[location] = source, coordinates
+                projection.write_map(path, state, layout[1])
 
         return MapFile(str(path), state.version, change)
 
