@@ -813,7 +813,7 @@ class Campaign(CampaignStore):
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.writing() as change:
             encoding, _ = change.encodings.revision()
-            if encoding != state.encoding:
+            if encoding != state.revision[0]:
                 raise InputError(
                     "The encoder was changed while the model was being trained: train again."
                 )
@@ -872,7 +872,7 @@ class Campaign(CampaignStore):
                 models = view.models.summaries()
                 current = view.encodings.current()
             # Not if another process changed the encoder in between: both must fit together.
-            if current is None or current.row_id == state.encoding:
+            if current is None or current.row_id == state.revision[0]:
                 break
 
         return build_classifier(

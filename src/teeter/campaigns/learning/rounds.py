@@ -88,8 +88,8 @@ class RoundState:
     finish_draws: tuple[int, ...] = ()
     """Places of random items to ask about before all others, in the order in which they were drawn.
     """
-    encoding: int = 0
-    """Row id of the encoding that the features belong to."""
+    revision: tuple[int, int] = (0, 0)
+    """Row id of the encoding that the features belong to, and a number that changes with them."""
     unencoded: int = 0
     """Number of items that have no features yet, and so no place.
 
@@ -217,7 +217,7 @@ class RoundStateReader:
             skipped=rows_of(skipped),
             scaler=pool.scaler,
             finish_draws=tuple(row_of_item[item] for item in finish_items),
-            encoding=pool.revision[0],
+            revision=pool.revision,
             unencoded=unencoded,
             prior=prior,
             withdrawn=rows_of(snapshot.withdrawn),

@@ -250,8 +250,7 @@ class TaskHandlers:
                 projection.write_map(path, state, coordinates)
             case MapKind.TSNE:
                 # It takes minutes and depends on the features only: a new model changes nothing.
-                with campaign.reading() as view:
-                    source = (view.encodings.revision(), change)
+                source = (state.revision, change)
                 layout = self._layouts.get(location)
                 if layout is None or layout[0] != source:
                     coordinates = projection.project_items(state, projection.project_tsne)
