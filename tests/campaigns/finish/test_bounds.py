@@ -4,12 +4,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reference import promise as reference
 from teeter.campaigns.finish.bounds import (
+    JUDGE_PRIOR,
     ErrorPrior,
     anytime_p_value,
     draws_needed,
+    draws_to_decide,
+    running_bounds,
     smallest_p_value,
     upper_bound,
 )
@@ -120,3 +125,74 @@ def test_draws_needed_grow_with_the_share_of_wrong_items() -> None:
     assert needed == sorted(needed, key=lambda draws: draws or 0)
     assert needed[0] == 72
     assert draws_needed(3000, 150, 0.05, 0.06, prior) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_on_both_sides_are_those_of_the_exact_fractions(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    size = int(generator.integers(8, 25))
+    is_wrong = generator.random(int(generator.integers(1, size + 1))) < generator.random()
+    prior = JUDGE_PRIOR if seed % 2 else PRIOR
+
+    alpha = Fraction(1, 5)
+    plausible = reference.plausible_numbers(size, is_wrong.tolist(), alpha, *as_fractions(prior))
+    lows, highs = running_bounds(size, is_wrong, float(alpha), prior)
+
+    assert list(range(lows[-1], highs[-1] + 1)) == plausible
+
+
+@given(
+    size=st.integers(1, 3000),
+    share_drawn=st.floats(0, 1),
+    share_wrong=st.floats(0, 1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_bounds_only_become_narrower_and_hold_what_was_seen(
+    size: int, share_drawn: float, share_wrong: float, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    is_wrong = generator.random(int(share_drawn * size)) < share_wrong
+
+    lows, highs = running_bounds(size, is_wrong, 0.05, JUDGE_PRIOR)
+
+    assert (lows[0], highs[0]) == (0, size)
+    assert (np.diff(lows) >= 0).all()
+    assert (np.diff(highs) <= 0).all()
+    assert (lows <= highs).all()
+
+
+def count_misses(size: int, number: int, draws: int, times: int, seed: int) -> int:
+    """Return how often the truth was outside of the bounds at one of the looks."""
+    generator = np.random.default_rng(seed)
+    misses = 0
+    for _ in range(times):
+        is_wrong = generator.permutation(np.arange(size) < number)[:draws]
+        lows, highs = running_bounds(size, is_wrong, 0.05, JUDGE_PRIOR)
+        misses += not lows[-1] <= number <= highs[-1]
+    return misses
+
+
+@pytest.mark.parametrize("share_wrong", [0.01, 0.2, 0.8])
+def test_bounds_looked_at_after_every_draw_miss_the_truth_rarely(share_wrong: float) -> None:
+    # Written down before: at most 5 % of 400, and by chance rarely more than 30 of them.
+    assert count_misses(1000, round(1000 * share_wrong), 300, 400, seed=7) <= 30
+
+
+def test_a_decision_takes_as_many_draws_as_estimated() -> None:
+    size, limit = 3000, 300
+    more = draws_to_decide(size, 100, 20, limit, alpha=0.05, prior=JUDGE_PRIOR)
+    assert more is not None
+
+    # If the share stays as it is, the bounds pass the limit then and not before.
+    share = 20.5 / 101.5
+    for extra, is_decided in ((more - 15, False), (more + 15, True)):
+        wrong = round(share * (100 + extra))
+        is_wrong = np.zeros(100 + extra, dtype=bool)
+        is_wrong[np.linspace(0, 99 + extra, wrong).astype(int)] = True
+        lows, _ = running_bounds(size, is_wrong, 0.05, JUDGE_PRIOR)
+        assert (lows[-1] > limit) == is_decided
+
+
+def test_what_may_be_exactly_true_is_not_decided_before_the_end() -> None:
+    assert draws_to_decide(500, 100, 10, 50, alpha=0.05, prior=JUDGE_PRIOR) is None
+    assert draws_to_decide(40, 10, 0, 0, alpha=0.05, prior=JUDGE_PRIOR) is None

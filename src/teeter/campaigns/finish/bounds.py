@@ -16,7 +16,7 @@ from math import exp, inf, lgamma
 
 import numpy as np
 
-from teeter.base.array_types import Booleans, Floats
+from teeter.base.array_types import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,15 @@ _PRIOR_MEAN = 0.3
 
 With 5 % allowed and 3,000 items, 72 draws suffice if none is wrong, 121 if 1 % are and 334 if 2 %
 are. Halving or doubling either value changes these numbers by less than a fifth.
+"""
+
+
+JUDGE_PRIOR = ErrorPrior(0.5, 1.0)
+"""The prior for a judge of whose errors nothing is known.
+
+After 200 of 5,000 items with errors of 5 to 80 %, the bounds are at most 8 % farther apart than
+with the best of twelve priors that were tried. With ``for_error(0.05)``, which expects few errors,
+they are 1.6 to 3.3 times as far apart where 20 to 80 % are wrong.
 """
 
 
@@ -105,33 +114,15 @@ def smallest_p_value(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
 
 def running_p_values(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrior) -> Floats:
     """Return the ``smallest_p_value`` after 0, 1, ..., n draws, shape (n + 1,)."""
-    from scipy.special import betaln, gammaln
-
     if limit >= size:
         return np.zeros(len(is_wrong) + 1)
 
     # After each draw: how many were drawn, and how many of them are wrong.
     drawn = np.arange(len(is_wrong) + 1)
-    wrong = np.concatenate([[0], np.cumsum(is_wrong)])
-    right = drawn - wrong
+    wrong = np.concatenate([[0], np.cumsum(is_wrong)]).astype(np.int64)
     likeliest_number = wrong * (size + 1) // np.maximum(drawn, 1)
     number = np.clip(likeliest_number, limit + 1, size)
-
-    # So many right items exist only if fewer are wrong. The logarithm is of a clipped number, so
-    # that it is defined; what it gives is replaced.
-    is_impossible = size - number < right
-    log_likelihoods = (
-        gammaln(number + 1)
-        - gammaln(number - wrong + 1)
-        + gammaln(size - number + 1)
-        - gammaln(np.maximum(size - number - right, 0) + 1)
-        - gammaln(size + 1)
-        + gammaln(size - drawn + 1)
-    )
-    log_likelihoods[is_impossible] = -np.inf
-    log_prior = betaln(prior.wrong, prior.right)
-    log_marginals = betaln(prior.wrong + wrong, prior.right + right) - log_prior
-    log_ratios = log_likelihoods - log_marginals
+    log_ratios = _log_ratios(size, wrong, drawn - wrong, number, prior)
     p_values: Floats = np.exp(np.minimum(log_ratios, 0.0))
     return np.minimum.accumulate(p_values)
 
@@ -155,6 +146,107 @@ def upper_bound(size: int, drawn: int, wrong: int, alpha: float, prior: ErrorPri
         else:
             low = middle + 1
     return low
+
+
+def running_bounds(
+    size: int, is_wrong: Booleans, alpha: float, prior: ErrorPrior
+) -> tuple[Integers, Integers]:
+    """Return between which numbers the wrong items of the set lie after 0, 1, ..., n draws.
+
+    With probability 1 - alpha, this holds after all draws at once. So the bounds only ever become
+    narrower: what was shown once stays shown.
+
+    Args:
+        size: N, the number of all items.
+        is_wrong: (n,) whether each drawn item is wrong, in the order of the draws.
+        alpha: the probability of error.
+        prior: chosen before the items were drawn.
+
+    Returns:
+        (n + 1,) the smallest and (n + 1,) the largest number.
+
+    Example:
+        >>> low, high = running_bounds(2000, np.arange(200) % 10 == 0, 0.05, JUDGE_PRIOR)
+        >>> [(int(low[n]), int(high[n])) for n in (0, 50, 200)]
+        [(0, 2000), (46, 551), (98, 360)]
+    """
+    drawn = np.arange(len(is_wrong) + 1)
+    wrong = np.concatenate([[0], np.cumsum(is_wrong)]).astype(np.int64)
+    right = drawn - wrong
+    likeliest = np.clip(wrong * (size + 1) // np.maximum(drawn, 1), wrong, size - right)
+
+    # The ratio falls on both sides of the likeliest number, where it is above any alpha.
+    ends = []
+    for beyond in (wrong - 1, size - right + 1):
+        plausible = likeliest
+        while (np.abs(beyond - plausible) > 1).any():
+            is_open = np.abs(beyond - plausible) > 1
+            middle = np.where(is_open, (plausible + beyond) // 2, plausible)
+            is_plausible = _log_ratios(size, wrong, right, middle, prior) > np.log(alpha)
+            plausible = np.where(is_plausible, middle, plausible)
+            beyond = np.where(is_plausible, beyond, middle)
+        ends.append(plausible)
+    low, high = ends
+    lows = np.maximum.accumulate(low)
+    highs = np.minimum.accumulate(high)
+
+    # What was shown before may be refuted, with a probability of at most alpha: then it stays.
+    crossed = np.flatnonzero(lows > highs)
+    if len(crossed):
+        lows[crossed[0] :] = lows[crossed[0] - 1]
+        highs[crossed[0] :] = highs[crossed[0] - 1]
+    return lows, highs
+
+
+def _log_ratios(
+    size: int, wrong: Integers, right: Integers, number: Integers, prior: ErrorPrior
+) -> Floats:
+    """Return log(posterior / prior) of numbers of wrong items; -inf where the draws refute them."""
+    from scipy.special import betaln, gammaln
+
+    # So many right items exist only if fewer are wrong. The logarithms are of clipped numbers, so
+    # that they are defined; what they give is replaced.
+    is_impossible = (number < wrong) | (size - number < right)
+    log_likelihoods = (
+        gammaln(number + 1)
+        - gammaln(np.maximum(number - wrong, 0) + 1)
+        + gammaln(size - number + 1)
+        - gammaln(np.maximum(size - number - right, 0) + 1)
+        - gammaln(size + 1)
+        + gammaln(size - wrong - right + 1)
+    )
+    log_prior = betaln(prior.wrong, prior.right)
+    log_marginals = betaln(prior.wrong + wrong, prior.right + right) - log_prior
+    log_ratios: Floats = log_likelihoods - log_marginals
+    log_ratios[is_impossible] = -np.inf
+    return log_ratios
+
+
+def draws_to_decide(
+    size: int, drawn: int, wrong: int, limit: int, *, alpha: float, prior: ErrorPrior
+) -> int | None:
+    """Return how many more draws tell whether more than ``limit`` items are wrong.
+
+    It is an estimate: what happens if the next draws are wrong as often as those so far.
+
+    Returns:
+        The number, or None if all items would have to be drawn.
+    """
+    if drawn == 0:
+        return None
+    share_wrong = wrong / drawn
+    is_above = share_wrong * size > limit
+    # To show that more are wrong, the limit itself must be refuted; else, the number after it.
+    refuted = limit if is_above else limit + 1
+    if not 0 <= refuted <= size:
+        return None
+
+    counts = np.arange(drawn, size)
+    wrong_then = np.round(share_wrong * counts).astype(np.int64)
+    number = np.full(len(counts), refuted)
+    ratios = _log_ratios(size, wrong_then, counts - wrong_then, number, prior)
+    decided = np.flatnonzero(ratios <= np.log(alpha))
+    return int(counts[decided[0]]) - drawn if len(decided) else None
 
 
 def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:

@@ -97,10 +97,15 @@ def stratify(confidences: Floats, drawn: Integers, is_right: Booleans) -> list[S
     totals = np.bincount(of_drawn, minlength=n_strata).tolist()
     rights = np.bincount(of_drawn, weights=is_right, minlength=n_strata).astype(int).tolist()
 
-    strata = list(zip(shares, rights, totals, strict=True))
+    return merge_strata(list(zip(shares, rights, totals, strict=True)))
+
+
+def merge_strata(strata: list[Stratum], most: int = MORE_STRATA) -> list[Stratum]:
+    """Join neighbouring strata until at least five drawn items are in each, and few are left."""
+    strata = list(strata)
     while len(strata) > 1:
         fewest = min(range(len(strata)), key=lambda k: strata[k][2])
-        if strata[fewest][2] >= FEWEST_PER_STRATUM:
+        if strata[fewest][2] >= FEWEST_PER_STRATUM and len(strata) <= most:
             break
         neighbours = [k for k in (fewest - 1, fewest + 1) if 0 <= k < len(strata)]
         other = min(neighbours, key=lambda k: strata[k][2])
