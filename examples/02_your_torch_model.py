@@ -7,7 +7,7 @@ from torch import nn
 import teeter
 
 
-def make_model(seed: int) -> nn.Module:
+def build_network(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Unflatten(1, (1, 8, 8)),
@@ -23,7 +23,7 @@ images = torch.tensor(digits / 16, dtype=torch.float32)
 pool, test = images[:1200], images[1200:]
 
 learner = teeter.Learner(
-    make_model, pool, "ldm-s", classes=10, training=teeter.TrainingConfig(epochs=40)
+    build_network, pool, "ldm-s", classes=10, training=teeter.TrainingConfig(epochs=40)
 )
 for _ in range(4):
     rows = learner.ask(20)  # the first time there is no model, so the rows are random

@@ -84,7 +84,7 @@ def fake_run(
             picks=tuple(range(3 * t, 3 * t + 3)),
             seconds=_seconds(name),
             peak_memory=2**26 + 2**20 * t,
-            vote=float(value) + 0.01 if name == "ensemble" else None,
+            ensemble_accuracy=float(value) + 0.01 if name == "ensemble" else None,
         )
         for name, runs in accuracy.items()
         for r, curve in enumerate(runs)

@@ -119,7 +119,9 @@ def learn_line(
         options: dict[str, Any] = {"rays": RAYS} if strategy == "ldm" else {}
         outputs = line_outputs(pool[candidates], lines[-1])
         # A seed for each query: a repetition has less than 1,000 of them.
-        (pick,) = select(strategy, outputs, 1, seed=seed * 1000 + step, device="cpu", **options)
+        (pick,) = select(
+            strategy, outputs, 1, seed=seed * 1000 + step, device="cpu", options=options
+        )
 
         # The norm of the line cancels out in the ratio.
         distance = np.abs(pool[candidates] @ lines[-1])

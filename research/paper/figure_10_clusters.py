@@ -176,7 +176,7 @@ def _pick_batches(example: Example, line: Array, seed: int) -> dict[str, Any]:
     outputs = line_outputs(example.pool, line)
     picks = {}
     for name in STRATEGIES:
-        picks[name] = select(name, outputs, PICKS, seed=seed, device="cpu", rays=RAYS)
+        picks[name] = select(name, outputs, PICKS, seed=seed, device="cpu", options={"rays": RAYS})
     return picks
 
 

@@ -58,7 +58,7 @@ def run_once(name: str, head: tuple[Any, Any, Any], options: dict[str, Any]) -> 
         return estimates
     if name in (SELECTION, BASELINE_SELECTION):
         outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
-        return teeter.select("ldm-s", outputs, SELECTED, **options)
+        return teeter.select("ldm-s", outputs, SELECTED, options=options)
     return teeter.ldm(features, weight, bias, **options)
 
 

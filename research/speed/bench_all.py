@@ -232,7 +232,7 @@ def compare_on_gpu(device: torch.device, rates: Mapping[str, float]) -> list[dic
     parts: dict[str, Callable[[], object]] = {
         "ldm": lambda: teeter.ldm(features, weight, bias, rays=RAYS),
         "seeding": seed,
-        "ldm-s": lambda: teeter.select("ldm-s", outputs, IMAGENET.n, rays=RAYS),
+        "ldm-s": lambda: teeter.select("ldm-s", outputs, IMAGENET.n, options={"rays": RAYS}),
     }
     seed_as_usual = partial(seed_one_at_a_time, estimates, features, IMAGENET.n, 0)
     usual_seeding_cost = measure_gpu_cost(seed_as_usual, device, repeats=1)

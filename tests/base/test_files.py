@@ -271,7 +271,7 @@ def test_weights_go_to_the_network_they_came_from() -> None:
     assert torch.equal(other.weight, network.weight)
     assert not other.training
     with pytest.raises(
-        InputError, match=r"The saved weights do not fit this Linear: pass the make_model"
+        InputError, match=r"The saved weights do not fit this Linear: pass the model"
     ):
         load_weights(nn.Linear(3, 4), held, "model.1.")
 

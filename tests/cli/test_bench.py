@@ -47,6 +47,17 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
     assert _sentences(shortened)[-1].startswith("Rounds 0 to 1 of 2 are in runs/digits;")
 
 
+def test_options_of_strategies_are_set_as_in_a_settings_file(teeter: Teeter) -> None:
+    options = ("--set", "options.few-rays.strategy=ldm-s", "--set", "options.few-rays.rays=16")
+    teeter("bench", "run", "digits", *SHORT, *options, "--strategies", "few-rays")
+    run = read_run(Path("runs/digits"))
+    assert run.setting.options == {"few-rays": {"strategy": "ldm-s", "rays": 16}}
+    assert run.strategies == ("few-rays",)
+
+    wrong = teeter("bench", "run", "digits", "--set", "options.ldm-s.ray=16", fails=2)
+    assert "ldm-s has no option 'ray'. Did you mean 'rays'?" in wrong.stderr
+
+
 def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
     *lines, values_line = teeter("bench", "settings").stdout.splitlines()
     assert "network=linear|mlp|" in values_line

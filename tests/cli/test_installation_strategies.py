@@ -27,6 +27,7 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
         "group": "strategy",
         "needs": ["logits"],
         "options": {},
+        "best": "smallest",
         "about": (
             "Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."
         ),
@@ -48,7 +49,13 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
 
 def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
     shown = " ".join(teeter("strategies").stdout.split())
-    for words in ("ldm-s", "features, head", "patience=10", "Pick rows uniformly at random"):
+    for words in (
+        "ldm-s",
+        "features, head",
+        "patience=10",
+        "Pick rows uniformly at random",
+        "smallest scores",
+    ):
         assert words in shown
 
 

@@ -152,11 +152,11 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "half a row": (lambda: teeter.select("margin", OUTPUTS, 2.5), "ask for a whole number"),
     "an option of another strategy": (
-        lambda: teeter.select("entropy", OUTPUTS, 3, rays=8),
+        lambda: teeter.select("entropy", OUTPUTS, 3, options={"rays": 8}),
         "entropy has no option 'rays'",
     ),
     "an option out of range": (
-        lambda: teeter.select("ldm-s", OUTPUTS, 3, rays=0),
+        lambda: teeter.select("ldm-s", OUTPUTS, 3, options={"rays": 0}),
         "rays is 0: it must be a whole number of 1 or more",
     ),
     "a seed of words": (
@@ -258,11 +258,11 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "Cannot observe an empty pool",
     ),
     # Learner
-    "a class as make_model": (
+    "a class as model": (
         lambda: learner(LogisticRegression),
-        "make_model is the class LogisticRegression: give an instance, LogisticRegression(...)",
+        "model is the class LogisticRegression: give an instance, LogisticRegression(...)",
     ),
-    "a network as make_model": (
+    "a network as model": (
         lambda: learner(NETWORK),
         "give a function that takes a seed and returns a new model",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from example_learners import (
     with_both_models,
 )
 from teeter import Learner, TrainingConfig
-from teeter.errors import InputError, MissingOutputError, TrainingError
+from teeter.errors import InputError, MissingOutputError, TrainingError, UnknownNameError
 from teeter.learner.rounds import fit_learners, resume
 from teeter.models.networks import mlp
 
@@ -252,12 +253,12 @@ def test_an_estimator_that_is_no_classifier_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "rmsprop"])
 @pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("make_model", [network, lambda seed: Scaled(lambda z: 2 * z)])
+@pytest.mark.parametrize("build_network", [network, lambda seed: Scaled(lambda z: 2 * z)])
 def test_training_that_diverges_says_so_at_once(
-    make_model: Any, epochs: int, optimizer: Any
+    build_network: Any, epochs: int, optimizer: Any
 ) -> None:
     training = TrainingConfig(optimizer=optimizer, learning_rate=1e10, epochs=epochs, batch_size=64)
-    learner = make_learner(make_model, training=training)
+    learner = make_learner(build_network, training=training)
     learner.tell(range(30), TRUTH[:30])
     with pytest.raises(TrainingError, match=r"The loss .* learning rate from 10000000000"):
         learner.fit()
@@ -510,18 +511,18 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
     [
         (
             network(0),
-            "make_model is a Sequential: give a function that takes a seed and returns a new model",
+            "model is a Sequential: give a function that takes a seed and returns a new model",
         ),
-        (None, "make_model is a NoneType"),
+        (None, "model is a NoneType"),
         (
             RandomForestClassifier,
-            r"make_model is the class RandomForestClassifier: give an instance, Ra.*\(\.\.\.\)",
+            r"model is the class RandomForestClassifier: give an instance, Ra.*\(\.\.\.\)",
         ),
         (
             lambda seed: None,
-            "make_model returned a NoneType: return a torch module or a scikit-learn classifier",
+            "model returned a NoneType: return a torch module or a scikit-learn classifier",
         ),
-        (lambda seed: 3, "make_model returned a int"),
+        (lambda seed: 3, "model returned a int"),
     ],
 )
 def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
@@ -568,6 +569,98 @@ def test_the_history_has_a_record_of_each_fit() -> None:
     assert last.picks.tolist() == picks.tolist()
     assert last.accuracy == accuracy
     assert repr(learner) == "<Learner: ldm-s, 20 of 60 rows labelled, 2 rounds>"
+
+
+def test_the_history_is_a_data_frame_too() -> None:
+    learner = make_learner(seed=7)
+    assert len(learner.to_frame()) == 0
+    for rows in (range(12), range(12, 20)):
+        learner.tell(rows, TRUTH[rows.start : rows.stop])
+        learner.fit()
+    evaluation = learner.evaluate(ROWS, TRUTH)
+
+    for kind in ("pandas", "polars"):
+        frame = learner.to_frame(kind)
+        assert type(frame).__module__.startswith(kind)
+        assert list(frame.columns)[:6] == [
+            "strategy",
+            "seed",
+            "round",
+            "labels",
+            "accuracy",
+            "loss",
+        ]
+        assert list(frame["seed"]) == [7, 7]
+        assert list(frame["round"]) == [0, 1]
+        assert list(frame["labels"]) == [12, 20]
+        assert list(frame["accuracy"])[1] == evaluation.accuracy
+        assert min(frame["training_seconds"]) > 0
+    assert learner.to_frame("polars")["loss"].to_list() == [None, evaluation.loss]
+    with pytest.raises(UnknownNameError, match="No kind of data frame is called 'arrow'"):
+        learner.to_frame("arrow")
+
+
+def test_options_of_the_strategy_are_given_as_everywhere() -> None:
+    learner = make_learner(strategy="ldm-s", options={"rays": 32})
+    assert learner.strategy.rays == 32  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="ldm-s has no option 'ray'"):
+        make_learner(strategy="ldm-s", options={"ray": 32})
+    with pytest.raises(InputError, match="ldm-s is already an instance"):
+        make_learner(strategy=learner.strategy, options={"rays": 32})
+
+
+def test_asking_with_new_labels_and_the_old_model_is_logged_once_a_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    learner = make_fitted_learner()
+    learner.ask(3)
+    assert not caplog.messages
+    for row in (40, 41):
+        learner.tell([row], TRUTH[[row]])
+        learner.ask(3)
+    assert caplog.messages == [
+        "1 labels were told since the last fit, and the picks do not depend on them: call fit "
+        "before ask."
+    ]
+
+    learner.fit()
+    learner.ask(3)
+    assert len(caplog.messages) == 1
+
+
+def test_no_model_is_old_for_a_strategy_that_needs_none(caplog: pytest.LogCaptureFixture) -> None:
+    learner = make_fitted_learner(strategy="random")
+    learner.tell([40], TRUTH[[40]])
+    learner.ask(3)
+    assert not caplog.messages
+
+
+def test_a_warm_start_continues_from_the_last_weights() -> None:
+    def weights(learner: Learner) -> Tensor:
+        return nn.utils.parameters_to_vector(learner.models[0].parameters()).detach()
+
+    # A rate at which nothing moves: what a fit begins with is what it ends with.
+    still = TrainingConfig(epochs=1, optimizer="sgd", learning_rate=1e-12)
+    moved = TrainingConfig(epochs=5, learning_rate=0.01)
+    for warm_start in (True, False):
+        learner = make_fitted_learner(training=moved)
+        before = weights(learner)
+        learner.training = replace(still, warm_start=warm_start)
+        learner.tell([40], TRUTH[[40]])
+        learner.fit()
+        assert torch.allclose(weights(learner), before, atol=1e-9) == warm_start
+
+
+def test_every_member_of_an_ensemble_continues_from_its_own_weights() -> None:
+    still = TrainingConfig(epochs=1, optimizer="sgd", learning_rate=1e-12, warm_start=True)
+    learner = make_fitted_learner(strategy="ensemble", members=3)
+    before = [member.state_dict()["1.weight"].clone() for member in learner.models]
+    learner.training = still
+    learner.fit()
+    after = [member.state_dict()["1.weight"] for member in learner.models]
+    for weight_before, weight_after in zip(before, after, strict=True):
+        torch.testing.assert_close(weight_before, weight_after, rtol=0, atol=1e-9)
+    assert not torch.allclose(after[0], after[1])
 
 
 def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() -> None:

@@ -70,8 +70,8 @@ def test_classes_that_were_never_seen_do_not_trouble_a_vote() -> None:
         LOGISTIC, make_probe(lambda context: None, "ensemble_logits"), rows=seen, members=3
     )
     judged = learner.evaluate(ROWS, TRUTH)
-    assert judged.vote is not None
-    assert 0.5 < judged.vote <= 2 / 3
+    assert judged.ensemble_accuracy is not None
+    assert 0.5 < judged.ensemble_accuracy <= 2 / 3
 
 
 def test_the_error_for_an_estimator_without_a_head_lists_what_it_can_use() -> None:
@@ -113,7 +113,7 @@ def test_an_ensemble_strategy_sees_networks_that_differ(model: Any) -> None:
     assert len({tuple(member.flatten().tolist()) for member in seen[0]}) == 4
 
     judged = learner.evaluate(ROWS, TRUTH)
-    assert judged.vote is not None
+    assert judged.ensemble_accuracy is not None
     first = teeter.observe(learner.models[0], ROWS).logits
     assert judged.accuracy == pytest.approx((first.argmax(dim=1).numpy() == CLASSES).mean())
 
@@ -132,7 +132,7 @@ def test_a_dropout_strategy_sees_as_many_passes_as_asked_for() -> None:
     assert [tuple(passes.shape) for passes in seen] == [(7, 48, 3)] * 3
     assert torch.equal(seen[0], seen[1])
     assert not torch.allclose(seen[0], seen[2], atol=1e-3), "each round drops units of its own"
-    assert learner.evaluate(ROWS, TRUTH).vote is None
+    assert learner.evaluate(ROWS, TRUTH).ensemble_accuracy is None
 
 
 def test_a_dropout_strategy_refuses_models_without_dropout() -> None:

@@ -232,7 +232,7 @@ def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
 
 def test_another_network_than_was_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match="The saved weights do not fit this Sequential: pass the make_model"
+        InputError, match="The saved weights do not fit this Sequential: pass the model"
     ):
         Learner.load(save_learner(tmp_path / "learner"), lambda seed: mlp(4, 3, hidden=9), ROWS)
 

@@ -95,7 +95,7 @@ def test_select_answers_rows() -> None:
         ({"labels": np.full(30, -1)}, "labels range from -1"),
         ({"labels": np.full(30, 0.5)}, "pass whole numbers"),
         ({"labels": np.zeros((30, 2), int)}, r"labels has shape \(30, 2\)"),
-        ({"colour": "red"}, "random has no option 'colour'. It has none."),
+        ({"options": {"colour": "red"}}, "random has no option 'colour'. It has none."),
         ({"seed": "x", "labels": np.zeros(30, int)}, "seed is 'x'"),
     ],
 )
@@ -117,6 +117,10 @@ def test_the_error_for_a_plain_array_names_outputs() -> None:
         teeter.select("random", FEATURES, 3)
 
 
+def test_what_is_public_is_listed() -> None:
+    assert dir(teeter.strategies) == sorted(teeter.strategies.__all__)
+
+
 def test_scores_refuse_strategies_without_scores() -> None:
     with pytest.raises(InputError, match="seeding-l2 picks rows jointly"):
         teeter.scores("seeding-l2", Outputs(features=FEATURES))
@@ -127,7 +131,7 @@ def test_an_instance_of_a_strategy_takes_no_options() -> None:
     outputs = Outputs(features=FEATURES, weight=WEIGHT)
     assert len(teeter.select(strategy, outputs, 3)) == 3
     with pytest.raises(InputError, match="ldm is already an instance"):
-        teeter.select(strategy, outputs, 3, rays=4)
+        teeter.select(strategy, outputs, 3, options={"rays": 4})
 
 
 @pytest.mark.gpu

@@ -50,7 +50,7 @@ def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
     outputs = Outputs(
         logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS)
     )
-    rows = teeter.select("cluster-margin", outputs, 6, cluster_size=5)
+    rows = teeter.select("cluster-margin", outputs, 6, options={"cluster_size": 5})
 
     by_size = sorted(SIZES, key=lambda group: SIZES[group])
     first_round = [GROUPS.index(group) for group in by_size]
@@ -69,7 +69,9 @@ def test_sizes_are_counted_among_the_uncertain_rows() -> None:
     outputs = Outputs(
         logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(groups)
     )
-    rows = teeter.select("cluster-margin", outputs, 2, cluster_size=10, candidates_per_pick=2)
+    rows = teeter.select(
+        "cluster-margin", outputs, 2, options={"cluster_size": 10, "candidates_per_pick": 2}
+    )
     assert rows.tolist() == [1, 0]
 
 

@@ -35,7 +35,7 @@ def select(
     labelled = Outputs(features=labelled_features)
     labels = [0] * len(labelled_features)
     picks: list[int] = teeter.select(
-        name, Outputs(features=features), n, labelled=labelled, labels=labels, **options
+        name, Outputs(features=features), n, labelled=labelled, labels=labels, options=options
     ).tolist()
     return picks
 
@@ -91,7 +91,9 @@ def test_an_empty_list_of_labelled_rows_is_the_same_as_none(name: str) -> None:
 )
 def test_probcover_does_not_return_one_row_over_and_over() -> None:
     """No ball holds a neighbour: every row covers itself, and each is picked once."""
-    rows = teeter.select("probcover", Outputs(features=draw(30, 8, 0)), 30, radius=1e-3)
+    rows = teeter.select(
+        "probcover", Outputs(features=draw(30, 8, 0)), 30, options={"radius": 1e-3}
+    )
     assert sorted(rows.tolist()) == list(range(30))
 
 
@@ -105,14 +107,18 @@ def test_probcover_does_not_forget_the_rows_after_the_last_full_block(rows: int)
     """The rows of the largest ball are the very last ones; every row is picked in the end."""
     bundle = torch.tensor([-50.0, 1, 0]) + 0.01 * draw(5, 3, 1)
     features = torch.cat([draw(rows - 5, 3, 0), bundle])
-    picks = teeter.select("probcover", Outputs(features=features), rows, radius=1e-2).tolist()
+    picks = teeter.select(
+        "probcover", Outputs(features=features), rows, options={"radius": 1e-2}
+    ).tolist()
     assert picks[0] >= rows - 5
     assert sorted(picks) == list(range(rows))
 
 
 def test_probcover_leaves_out_what_labelled_rows_cover() -> None:
     pool = circle([0, 1, 2, 3, 90, 91, 180])
-    assert teeter.select("probcover", Outputs(features=pool), 3, radius=0.1).tolist() == [0, 4, 6]
+    assert teeter.select(
+        "probcover", Outputs(features=pool), 3, options={"radius": 0.1}
+    ).tolist() == [0, 4, 6]
     assert select("probcover", pool, 2, 7 * circle([1.5]), radius=0.1) == [4, 6]
 
 
@@ -134,7 +140,7 @@ def test_probcover_needs_the_number_of_classes_or_a_radius() -> None:
     pool = Outputs(features=draw(9, 3, 0))
     with pytest.raises(InputError, match="number of classes, which is unknown: pass radius="):
         teeter.select("probcover", pool, 2)
-    assert len(teeter.select("probcover", pool, 2, radius=0.5)) == 2
+    assert len(teeter.select("probcover", pool, 2, options={"radius": 0.5})) == 2
 
 
 @pytest.mark.parametrize(
@@ -191,12 +197,12 @@ def test_typiclust_goes_where_no_row_is_labelled() -> None:
 
 def test_typiclust_comes_to_small_clusters_last() -> None:
     features = bundles([12, 4, 12])
-    rows = teeter.select("typiclust", Outputs(features=features), 3, max_clusters=3)
+    rows = teeter.select("typiclust", Outputs(features=features), 3, options={"max_clusters": 3})
     assert not any(12 <= row < 16 for row in rows)
     assert len(set(teeter.select("typiclust", Outputs(features=features), 28).tolist())) == 28
 
 
 def test_typiclust_makes_no_more_clusters_than_it_may() -> None:
     features = bundles([20, 20])
-    rows = teeter.select("typiclust", Outputs(features=features), 6, max_clusters=2)
+    rows = teeter.select("typiclust", Outputs(features=features), 6, options={"max_clusters": 2})
     assert ((rows < 20) == np.array([rows[0] < 20, rows[0] >= 20] * 3)).all(), "in turns"

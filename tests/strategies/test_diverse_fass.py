@@ -34,7 +34,8 @@ def test_filters_and_then_represents(name: str, per_pick: int) -> None:
     rows = most_uncertain(name, outputs, 6 * per_pick)
     expected = rows[literal.greedy(outputs.features.numpy()[rows], 6)]
     assert (
-        teeter.select(name, outputs, 6, candidates_per_pick=per_pick).tolist() == expected.tolist()
+        teeter.select(name, outputs, 6, options={"candidates_per_pick": per_pick}).tolist()
+        == expected.tolist()
     )
 
 
@@ -42,7 +43,10 @@ def test_filters_and_then_represents(name: str, per_pick: int) -> None:
 def test_five_candidates_a_pick_by_default(name: str) -> None:
     outputs = example_context(90).outputs
     picks = teeter.select(name, outputs, 4)
-    assert picks.tolist() == teeter.select(name, outputs, 4, candidates_per_pick=5).tolist()
+    assert (
+        picks.tolist()
+        == teeter.select(name, outputs, 4, options={"candidates_per_pick": 5}).tolist()
+    )
     assert set(picks) <= set(most_uncertain(name, outputs, 20))
 
 
@@ -50,7 +54,10 @@ def test_five_candidates_a_pick_by_default(name: str) -> None:
 def test_a_wide_filter_lets_everything_through(name: str) -> None:
     outputs = example_context(30, dtype=torch.float64).outputs
     everything = literal.greedy(outputs.features.numpy(), 7)
-    assert teeter.select(name, outputs, 7, candidates_per_pick=1000).tolist() == everything
+    assert (
+        teeter.select(name, outputs, 7, options={"candidates_per_pick": 1000}).tolist()
+        == everything
+    )
 
 
 def test_fass_scores_by_entropy_and_ldm_fass_by_ldm() -> None:
@@ -66,11 +73,11 @@ def test_fass_scores_by_entropy_and_ldm_fass_by_ldm() -> None:
 def test_the_estimators_options_are_options_of_ldm_fass() -> None:
     outputs = example_context().outputs
     assert (
-        teeter.scores("ldm-fass", outputs, rays=2).mean()
-        > teeter.scores("ldm-fass", outputs, rays=256).mean()
+        teeter.scores("ldm-fass", outputs, options={"rays": 2}).mean()
+        > teeter.scores("ldm-fass", outputs, options={"rays": 256}).mean()
     )
     with pytest.raises(InputError, match="rays is 0"):
-        teeter.select("ldm-fass", outputs, 3, rays=0)
+        teeter.select("ldm-fass", outputs, 3, options={"rays": 0})
 
 
 def test_fass_takes_logits_from_the_head() -> None:
@@ -90,4 +97,4 @@ def test_the_width_of_the_filter_is_checked_at_the_door(name: str, count: object
     with pytest.raises(
         InputError, match=r"candidates_per_pick is .*: it must be a whole number of 1 or more"
     ):
-        teeter.select(name, example_context().outputs, 3, candidates_per_pick=count)
+        teeter.select(name, example_context().outputs, 3, options={"candidates_per_pick": count})

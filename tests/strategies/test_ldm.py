@@ -28,7 +28,7 @@ def test_one_seed_gives_one_answer(options: dict[str, Any]) -> None:
     for seed in (0, 3):
         values = teeter.ldm(outputs.features, outputs.weight, outputs.bias, seed=seed, **options)
         np.testing.assert_array_equal(
-            values, teeter.scores("ldm", outputs, seed=seed, **options), strict=True
+            values, teeter.scores("ldm", outputs, seed=seed, options=options), strict=True
         )
 
 
@@ -60,10 +60,12 @@ def test_ldm_s_fills_up_by_the_smallest_ldm() -> None:
 
 def test_estimator_options_reach_the_kernel() -> None:
     outputs = example_context().outputs
-    few = teeter.scores("ldm", outputs, rays=2)
-    many = teeter.scores("ldm", outputs, rays=256)
+    few = teeter.scores("ldm", outputs, options={"rays": 2})
+    many = teeter.scores("ldm", outputs, options={"rays": 256})
     assert few.mean() > many.mean()
-    gaussian = teeter.scores("ldm", outputs, method="gaussian", sigmas=[0.1, 1.0], patience=5)
+    gaussian = teeter.scores(
+        "ldm", outputs, options={"method": "gaussian", "sigmas": [0.1, 1.0], "patience": 5}
+    )
     assert gaussian.mean() > many.mean()
 
 
@@ -90,16 +92,16 @@ def test_estimator_options_reach_the_kernel() -> None:
 )
 def test_options_are_checked_at_the_door(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
-        teeter.select("ldm", example_context().outputs, 3, **options)
+        teeter.select("ldm", example_context().outputs, 3, options=options)
 
 
 @pytest.mark.parametrize("name", ["ldm", "ldm-s", "ldm-fass", "ldm-cluster-margin"])
 def test_flips_are_counted_on_as_many_rows_as_asked_for(name: str) -> None:
     outputs = example_context(60, dtype=torch.float64).outputs
-    counted = 7 * teeter.scores(name, outputs, reference_rows=7)
+    counted = 7 * teeter.scores(name, outputs, options={"reference_rows": 7})
     assert np.allclose(counted, counted.round())
     assert len(np.unique(counted)) > 1
-    assert np.array_equal(counted, 7 * teeter.scores(name, outputs, reference_rows=7))
+    assert np.array_equal(counted, 7 * teeter.scores(name, outputs, options={"reference_rows": 7}))
     assert np.allclose(
-        teeter.scores(name, outputs, reference_rows=1000), teeter.scores(name, outputs)
+        teeter.scores(name, outputs, options={"reference_rows": 1000}), teeter.scores(name, outputs)
     )

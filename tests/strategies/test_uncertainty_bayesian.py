@@ -88,11 +88,12 @@ def test_batchbald_begins_like_dbal_and_then_looks_for_more() -> None:
 def test_the_number_of_configurations_reaches_the_kernel() -> None:
     outputs = example_context(200).outputs
     many = teeter.select("batchbald", outputs, 12)
-    few = teeter.select("batchbald", outputs, 12, configurations=5)
+    few = teeter.select("batchbald", outputs, 12, options={"configurations": 5})
     assert many[0] == few[0]
     assert many.tolist() != few.tolist()
     assert (
-        few.tolist() != teeter.select("batchbald", outputs, 12, configurations=5, seed=1).tolist()
+        few.tolist()
+        != teeter.select("batchbald", outputs, 12, options={"configurations": 5}, seed=1).tolist()
     )
 
 
@@ -101,7 +102,7 @@ def test_configurations_are_checked_at_the_door(count: object) -> None:
     with pytest.raises(
         InputError, match=r"configurations is .*: it must be a whole number of 1 or more"
     ):
-        teeter.select("batchbald", SPREAD, 1, configurations=count)
+        teeter.select("batchbald", SPREAD, 1, options={"configurations": count})
 
 
 def test_scores_are_left_in_the_notes() -> None:

@@ -20,6 +20,7 @@ from teeter.training import FitJob, FitResult, fit_jobs
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.batched_network import BatchedNetworks, DropoutMasks
 from teeter.training.config import balanced_row_weights
+from teeter.training.loop import _fit_network
 
 gpu = pytest.mark.gpu
 DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
@@ -72,6 +73,7 @@ def train_plainly(job: FitJob, training: TrainingConfig, optimizer: Any) -> None
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=1e-3),
     "nesterov": lambda parameters: torch.optim.SGD(
         parameters, lr=1e-3, momentum=0.9, nesterov=True
@@ -107,6 +109,31 @@ def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> No
         assert results[seed].losses == pytest.approx(alone.losses, abs=1e-5)
 
     assert not torch.allclose(weights(together[0]), weights(together[1]))
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        TrainingConfig(epochs=6, batch_size=32, optimizer="adamw", weight_decay=0.1),
+        TrainingConfig(epochs=6, batch_size=32, schedule="cosine"),
+        TrainingConfig(epochs=6, batch_size=32, milestones=(2, 4), decay=0.1),
+    ],
+    ids=["adamw", "cosine", "steps"],
+)
+def test_a_batch_of_one_learns_what_the_loop_for_one_network_teaches(
+    training: TrainingConfig,
+) -> None:
+    batched, single = (make_job("mlp", 3, dtype=torch.float64) for _ in range(2))
+    # Without dropout, whose masks the two draw from different streams.
+    for job in (batched, single):
+        for layer in job.model:
+            if isinstance(layer, nn.Dropout):
+                layer.p = 0.0
+    fit_batched([batched], training)
+    before = weights(single)
+    _fit_network(single, training)
+    torch.testing.assert_close(weights(batched), weights(single), rtol=0, atol=1e-9)
+    assert not torch.allclose(weights(single), before)
 
 
 @gpu

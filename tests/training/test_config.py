@@ -20,9 +20,11 @@ from teeter.training import config as rules
     ("settings", "message"),
     [
         (
-            {"optimizer": "adamw"},
-            "No optimizer is called 'adamw': choose adam, rmsprop, nesterov or sgd",
+            {"optimizer": "lion"},
+            "No optimizer is called 'lion': choose adam, adamw, rmsprop, nesterov or sgd",
         ),
+        ({"schedule": "linear"}, "No schedule is called 'linear': choose steps or cosine"),
+        ({"schedule": "cosine", "milestones": [3]}, "A cosine schedule has no milestones"),
         ({"learning_rate": 0}, "learning_rate is 0: it must be positive"),
         ({"learning_rate": float("nan")}, "learning_rate is nan: it must be positive"),
         ({"epochs": 0}, "epochs is 0: it must be positive"),
@@ -42,6 +44,33 @@ def test_settings_that_train_nothing_are_refused(settings: dict[str, Any], messa
 
 def test_milestones_are_the_same_from_a_list() -> None:
     assert TrainingConfig(milestones=[3, 5]) == TrainingConfig(milestones=(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("config", "make_schedule"),
+    [
+        (
+            TrainingConfig(schedule="cosine", epochs=9),
+            lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9),
+        ),
+        (
+            TrainingConfig(milestones=(2, 5), decay=0.3, epochs=9),
+            lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 5], 0.3),
+        ),
+    ],
+    ids=["cosine", "steps"],
+)
+def test_the_learning_rate_falls_as_torch_s_schedules_do(
+    config: TrainingConfig, make_schedule: Any
+) -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = make_schedule(optimizer)
+    rate = 0.1
+    for epoch in range(1, 10):
+        optimizer.step()
+        schedule.step()
+        rate *= config.rate_factor(epoch)
+        assert rate == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
 
 
 def test_every_row_is_seen_once_an_epoch() -> None:

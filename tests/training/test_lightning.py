@@ -33,9 +33,9 @@ LABELLED = np.arange(17)
 def make_fitted_learner(
     make: Any = None, training: Any = QUICK, data: Any = ROWS, **options: Any
 ) -> teeter.Learner:
-    make_model = make or (lambda seed: lightning_module())
+    build_network = make or (lambda seed: lightning_module())
     learner = teeter.Learner(
-        make_model, data, classes=4, training=training, device="cpu", **options
+        build_network, data, classes=4, training=training, device="cpu", **options
     )
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()

@@ -1,4 +1,4 @@
-"""Evaluation: accuracy, loss and the vote of an ensemble."""
+"""Evaluation: accuracy, loss and the accuracy of an ensemble."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_evaluation_compares_logits_with_classes() -> None:
     assert evaluation.loss == pytest.approx(
         np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))])
     )
-    assert (evaluation.rows, evaluation.vote) == (3, None)
+    assert (evaluation.rows, evaluation.ensemble_accuracy) == (3, None)
 
 
-def test_the_vote_of_an_ensemble_is_of_its_mean_probabilities() -> None:
+def test_the_accuracy_of_an_ensemble_is_that_of_its_mean_probabilities() -> None:
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
     sure = torch.tensor([[0.0, 9.0], [0.0, 9.0]])
     unsure = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     evaluation = evaluate_logits(logits, torch.tensor([0, 1]), torch.stack([sure, unsure, unsure]))
     assert evaluation.accuracy == 1
-    assert evaluation.vote == 0.5
+    assert evaluation.ensemble_accuracy == 0.5

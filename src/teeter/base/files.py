@@ -426,7 +426,7 @@ def load_weights(
         network.load_state_dict(_with_prefix(prefix, tensors))
     except RuntimeError:
         raise InputError(
-            f"The saved weights do not fit this {type(network).__name__}: pass the make_model "
+            f"The saved weights do not fit this {type(network).__name__}: pass the model "
             f"that the learner was saved with."
         ) from None
     network.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from teeter.cli.output import (
     Commands,
     DeviceOption,
     echo_json,
+    parse_option,
     print_table,
     progress,
     spinner,
@@ -69,7 +71,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a value of the setting, such as epochs=20. May be repeated.",
+        help="Change a value of the setting, such as epochs=20, or an option of a strategy, such "
+        "as options.ldm-s.rays=64. May be repeated.",
     ),
 ]
 OutOption = Annotated[
@@ -125,15 +128,9 @@ def run(
         from teeter.bench.experiments import make_tracker, override, run_setting
         from teeter.selection.executors import make_executor
 
-        changes = {}
-        for text in change or []:
-            form = "KEY=VALUE: write --set epochs=20, for example"
-            key, value = split_pair("--set", text, form)
-            # batch-size is how an option would be spelt.
-            changes[key.replace("-", "_")] = value
-
         # A run folder is known by its setting: the same command finds it and continues.
-        chosen = override(_find_setting(setting), changes)
+        named = _find_setting(setting)
+        chosen = override(named, _parse_changes(change or [], named))
         folder = out or Path("runs") / chosen.name
 
         names = None
@@ -195,6 +192,30 @@ def list_settings(
         f"To change the network or the dataset, use --set network={networks} or --set "
         f"dataset=NAME (see teeter bench datasets)."
     )
+
+
+def _parse_changes(texts: list[str], setting: Setting) -> dict[str, Any]:
+    """Return the values that ``--set`` changes, with those of options as a settings file has them.
+
+    Example:
+        >>> from teeter.bench.experiments import setting_named
+        >>> _parse_changes(["batch-size=8", "options.ldm-s.rays=64"], setting_named("digits"))
+        {'batch_size': '8', 'options': {'ldm-s': {'rays': 64}}}
+    """
+    changes: dict[str, Any] = {}
+    for text in texts:
+        form = "KEY=VALUE: write --set epochs=20 or --set options.ldm-s.rays=64, for example"
+        key, value = split_pair("--set", text, form)
+        if not key.startswith("options."):
+            # batch-size is how an option would be spelt.
+            changes[key.replace("-", "_")] = value
+            continue
+
+        # Names of strategies may have dots, names of options have none.
+        strategy, _, option = key.removeprefix("options.").rpartition(".")
+        options = changes.setdefault("options", copy.deepcopy(setting.options))
+        options.setdefault(strategy, {})[option] = parse_option(value)
+    return changes
 
 
 def _find_setting(name: str) -> Setting:

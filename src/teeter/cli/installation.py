@@ -338,7 +338,8 @@ STRATEGY_LIST = Path(__file__).with_name("strategy_list.json")
 """The file that describes the built-in strategies."""
 
 StrategyEntry: TypeAlias = dict[str, Any]
-"""A strategy as JSON: its name, group, needs, options with their defaults, and a sentence."""
+"""A strategy as JSON: its name, group, needs, options with their defaults, whether the smallest or
+the largest scores are picked first (null without scores), and a sentence."""
 
 _ABLATIONS = "teeter.strategies.ablations"
 
@@ -391,6 +392,7 @@ def _describe_plugin(name: str) -> StrategyEntry:
             "group": "strategy",
             "needs": [],
             "options": {},
+            "best": None,
             "about": str(error),
         }
 
@@ -405,6 +407,7 @@ def _describe(name: str, strategy: type[Any]) -> StrategyEntry:
         "group": "ablation" if strategy.__module__ == _ABLATIONS else "strategy",
         "needs": sorted(strategy.needs),
         "options": {option: parameter.default for option, parameter in parameters.items()},
+        "best": getattr(strategy, "best", None),
         "about": first_line,
     }
 
@@ -412,7 +415,7 @@ def _describe(name: str, strategy: type[Any]) -> StrategyEntry:
 def strategies(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the strategies: what each needs, its options and their defaults, and what it picks."""
+    """List the strategies: what each needs, its options, which scores come first, what it picks."""
     entries = list_strategies()
     if as_json:
         echo_json(entries)
@@ -429,11 +432,14 @@ def strategies(
 def _table_row(entry: StrategyEntry) -> list[str]:
     """Return the cells of a strategy."""
     options = [f"{name}={default!r}" for name, default in entry["options"].items()]
+    about = entry["about"]
+    if entry["best"] is not None:
+        about += f" The {entry['best']} scores come first."
     return [
         entry["name"],
         ", ".join(entry["needs"]),
         ", ".join(options),
-        entry["about"],
+        about,
     ]
 
 

@@ -99,6 +99,33 @@ def split_pair(option: str, text: str, form: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def parse_option(text: str) -> Any:
+    """Return the value of a strategy's option; a text with commas is a list.
+
+    Example:
+        >>> parse_option("64"), parse_option("1,2.5"), parse_option("none")
+        (64, [1, 2.5], None)
+    """
+    values = [_parse_value(part) for part in split_names(text)]
+    return values if len(values) > 1 else values[0]
+
+
+def _parse_value(text: str) -> bool | float | str | None:
+    """Parse a boolean, a number or none; anything else stays a string."""
+    if text.lower() == "none":
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+
+    # Integers first, so that 10 is a count. The strategy checks what it gets.
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
 # The width of output that goes to a file, a pipe or a terminal of unknown width.
 _DEFAULT_WIDTH = 80
 

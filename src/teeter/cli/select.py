@@ -18,10 +18,10 @@ from teeter.cli.output import (
     DeviceOption,
     SeedOption,
     atomic_text_file,
+    parse_option,
     progress,
     require_writable,
     spinner,
-    split_names,
     split_pair,
 )
 from teeter.selection import DEFAULT_STRATEGY
@@ -183,34 +183,12 @@ def select(
 
 
 def _parse_options(texts: list[str]) -> dict[str, Any]:
-    """Parse ``key=value`` texts; a value with commas is a list.
-
-    Example:
-        >>> _parse_options(["rays=64", "sizes=1,2.5", "exact=true"])
-        {'rays': 64, 'sizes': [1, 2.5], 'exact': True}
-    """
+    """Return the options of a strategy from texts such as ``rays=64``."""
     options: dict[str, Any] = {}
     for text in texts:
         key, value = split_pair("--option", text, "key=value")
-        values = [_parse_value(part) for part in split_names(value)]
-        options[key] = values if len(values) > 1 else values[0]
+        options[key] = parse_option(value)
     return options
-
-
-def _parse_value(text: str) -> bool | float | str | None:
-    """Parse a boolean, a number or none; anything else stays a string."""
-    if text.lower() == "none":
-        return None
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-
-    # Integers first, so that 10 is a count. The strategy checks what it gets.
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _run(request: SelectionRequest) -> Selection:

@@ -51,6 +51,7 @@ __all__ = [
     "is_missing",
     "is_number",
     "iterate_json_objects",
+    "make_frame",
     "open_cells",
     "open_parquet",
     "read_arrow_table",
@@ -680,17 +681,8 @@ def frame_of(table: Any, kind: str | None = None) -> Any:
     Raises:
         MissingExtraError: if the library is not installed, or none is.
     """
-    kinds = list(_FRAMES)
-    if kind is not None:
-        require_known("kind of data frame", kind, _FRAMES)
-        kinds = [kind]
-    elif b"polars" in (table.schema.metadata or {}):
-        kinds.reverse()
-
-    installed = [name for name in kinds if find_spec(name) is not None]
-    if not installed:
-        raise MissingExtraError(f"A data frame needs {' or '.join(kinds)}: pip install {kinds[0]}.")
-    if installed[0] == "polars":
+    came_from_polars = b"polars" in (table.schema.metadata or {})
+    if _choose_frame_library(kind, prefer_polars=came_from_polars) == "polars":
         import polars
 
         return polars.from_arrow(table)
@@ -709,6 +701,41 @@ def frame_of(table: Any, kind: str | None = None) -> Any:
         elif types.is_nested(column.type):
             frame[name] = pandas.Series(column.to_pylist(), frame.index, dtype=object)
     return frame
+
+
+def make_frame(columns: Mapping[str, Sequence[Any]], kind: str | None = None) -> Any:
+    """Return columns as a data frame. Missing numbers are None.
+
+    Args:
+        columns: the values by column, equally many each.
+        kind: pandas or polars. By default the first one that is installed.
+
+    Raises:
+        MissingExtraError: if the library is not installed, or none is.
+    """
+    if _choose_frame_library(kind) == "polars":
+        import polars
+
+        return polars.DataFrame(dict(columns), strict=False)
+
+    import pandas
+
+    return pandas.DataFrame(dict(columns))
+
+
+def _choose_frame_library(kind: str | None, *, prefer_polars: bool = False) -> str:
+    """Return the library of a data frame: the one asked for, or the first that is installed."""
+    kinds = list(_FRAMES)
+    if kind is not None:
+        require_known("kind of data frame", kind, _FRAMES)
+        kinds = [kind]
+    elif prefer_polars:
+        kinds.reverse()
+
+    installed = [name for name in kinds if find_spec(name) is not None]
+    if not installed:
+        raise MissingExtraError(f"A data frame needs {' or '.join(kinds)}: pip install {kinds[0]}.")
+    return installed[0]
 
 
 def convert_arrow_table(table: Any, path: Path) -> Table:

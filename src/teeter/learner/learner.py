@@ -7,6 +7,7 @@ campaign is a learner with a database.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from teeter.base.arrays import choose_device
 from teeter.base.seeds import stream, validate_seed
+from teeter.data.table_files import make_frame
 from teeter.errors import InputError, TeeterError
 from teeter.learner.rounds import (
     FitRecord,
@@ -51,6 +53,8 @@ from teeter.training import (
     explain_unusable_rows,
     fit_jobs,
 )
+
+logger = logging.getLogger("teeter")
 
 RowArray = npt.NDArray[np.int64]
 
@@ -151,10 +155,11 @@ class Learner:
 
     def __init__(
         self,
-        make_model: Callable[[int], Any] | Any,
+        model: Callable[[int], Any] | Any,
         data: Any,
         strategy: str | Strategy = "ldm-s",
         *,
+        options: Mapping[str, Any] | None = None,
         classes: int | Sequence[Any],
         seed: int = 0,
         training: TrainingConfig | Trainer | None = None,
@@ -170,10 +175,11 @@ class Learner:
         """Create a learner without labels.
 
         Args:
-            make_model: a function from a seed to a new torch module or scikit-learn classifier, or
-                a classifier to clone. Every fit starts from a new model.
+            model: a scikit-learn classifier to clone, or a function from a seed to a new torch
+                module or classifier. Every fit starts from a new model.
             data: the pool: anything that ``teeter.observe`` takes, except a data loader.
             strategy: the name of a strategy, or a strategy.
+            options: options of the strategy, if it is given by its name.
             classes: the names of the classes, or their number.
             seed: decides initial weights, training order, pool subsets and picks.
             training: how torch modules are trained: a configuration of the built-in loop, or a
@@ -191,9 +197,9 @@ class Learner:
         Raises:
             InputError: if an argument is out of range, or the pool cannot be indexed by row.
         """
-        self.make_model = make_model
+        self.untrained_model = model
         self.data = data
-        self.strategy = make_strategy(strategy)
+        self.strategy = make_strategy(strategy, options)
         self.cold_start = make_strategy(cold_start)
         self.classes = class_names(classes)
         self.seed = validate_seed(seed)
@@ -247,6 +253,37 @@ class Learner:
         """
         return list(self.state.history)
 
+    def to_frame(self, kind: str | None = None) -> Any:
+        """Return the history as a data frame, a row for each fit.
+
+        The columns are those of a run of the benchmark: strategy, seed, round (the first fit is
+        round 0), labels, what ``evaluate`` measured, and the seconds of each phase. Frames of
+        several learners, one below the other, are what ``teeter.bench.compare_strategies`` takes.
+
+        Args:
+            kind: pandas or polars. By default the first one that is installed.
+
+        Raises:
+            MissingExtraError: if the library is not installed.
+        """
+        names = ["strategy", "seed", "round", "labels", "accuracy", "loss"]
+        rows = []
+        for record in self.state.history:
+            row = {
+                "strategy": self.strategy.name,
+                "seed": self.seed,
+                "round": record.round - 1,
+                "labels": len(record.rows),
+            }
+            if record.evaluation is not None:
+                row |= record.evaluation.by_name()
+            row |= {f"{phase}_seconds": value for phase, value in record.seconds.items()}
+            rows.append(row)
+
+        names += [name for row in rows for name in row]
+        columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(names)}
+        return make_frame(columns, kind)
+
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> RowArray:
         """Choose the rows to label next.
 
@@ -269,6 +306,8 @@ class Learner:
                 f"No rows are left to ask about: {labelled_count} of {len(self.pool)} are labelled."
             )
         strategy = self._current_strategy()
+        if strategy.needs:
+            self._log_new_labels()
 
         # Outputs and selection are timed apart: the first depends on the model, the second on the
         # strategy.
@@ -404,7 +443,7 @@ class Learner:
         evaluation = evaluate_logits(logits, classes, posterior)
         if self.state.history:
             record = self.state.history[-1]
-            record.accuracy = evaluation.accuracy
+            record.evaluation = evaluation
             record.seconds["evaluation"] = time.perf_counter() - started
         return evaluation
 
@@ -479,7 +518,7 @@ class Learner:
     def load(
         cls,
         path: str | Path,
-        make_model: Callable[[int], Any] | Any,
+        model: Callable[[int], Any] | Any,
         data: Any,
         *,
         validation: tuple[Any, Iterable[Any]] | None = None,
@@ -493,7 +532,7 @@ class Learner:
 
         Args:
             path: the file.
-            make_model: as when the learner was created.
+            model: as when the learner was created.
             data: the same pool.
             validation: the same validation rows, if there were any.
             training: the same ``Trainer``, if there was one. A ``TrainingConfig`` is in the file.
@@ -506,7 +545,7 @@ class Learner:
         return load_learner(
             cls,
             Path(path),
-            make_model,
+            model,
             data,
             validation=validation,
             training=training,
@@ -551,6 +590,20 @@ class Learner:
                 f"There are {label_count} labels but no model yet: call fit before ask."
             )
         return self.cold_start
+
+    def _log_new_labels(self) -> None:
+        """Log, once a round, that labels were told since the last fit."""
+        state = self.state
+        if not state.history or state.stale_round == self.rounds:
+            return
+        new_labels = len(np.setdiff1d(self.pool.labelled, state.history[-1].rows))
+        if new_labels:
+            state.stale_round = self.rounds
+            logger.warning(
+                "%d labels were told since the last fit, and the picks do not depend on them: call "
+                "fit before ask.",
+                new_labels,
+            )
 
     def _draw_candidates(self, candidates: RowArray) -> RowArray:
         """Return ``pool_size`` random candidates, or all if that is not set."""
@@ -631,18 +684,19 @@ class Learner:
 
     def _require_valid_settings(self) -> None:
         """Refuse arguments of the constructor that are out of range."""
-        callable_or_estimator = callable(self.make_model) or is_estimator(self.make_model)
-        if is_estimator_class(self.make_model):
-            class_name = self.make_model.__name__
+        model = self.untrained_model
+        callable_or_estimator = callable(model) or is_estimator(model)
+        if is_estimator_class(model):
+            class_name = model.__name__
             raise InputError(
-                f"make_model is the class {class_name}: give an instance, {class_name}(...), "
+                f"model is the class {class_name}: give an instance, {class_name}(...), "
                 "which is cloned for every fit."
             )
-        if is_estimator(self.make_model):
-            require_classifier(self.make_model)
-        if isinstance(self.make_model, nn.Module) or not callable_or_estimator:
+        if is_estimator(model):
+            require_classifier(model)
+        if isinstance(model, nn.Module) or not callable_or_estimator:
             raise InputError(
-                f"make_model is a {type(self.make_model).__name__}: give a function that takes a "
+                f"model is a {type(model).__name__}: give a function that takes a "
                 f"seed and returns a new model (lambda seed: mlp(64, 10, seed=seed)), or a "
                 f"scikit-learn classifier."
             )

@@ -24,7 +24,7 @@ from teeter.errors import InputError, TeeterError
 from teeter.models.inputs import take_rows
 from teeter.models.observe import is_estimator, is_network
 from teeter.models.sklearn_model import clone_with_seed, learns_from_pool
-from teeter.training import FitJob, FitResult, Trainer, TrainingConfig, fit_jobs
+from teeter.training import Evaluation, FitJob, FitResult, Trainer, TrainingConfig, fit_jobs
 
 if TYPE_CHECKING:
     from teeter.learner.learner import Learner
@@ -51,13 +51,18 @@ class FitRecord:
     """Rows without a label that the models were not to learn from."""
     validation_accuracy: float | None = None
     """The accuracy of the best epoch on the validation rows, if there are any."""
-    accuracy: float | None = None
+    evaluation: Evaluation | None = None
     """What ``evaluate`` measured last."""
     picks: RowArray | None = None
     """What ``ask`` chose last."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds of each phase: training, validation, evaluation, outputs and selection. A
     phase that has not run is missing."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """The accuracy that ``evaluate`` measured last."""
+        return None if self.evaluation is None else self.evaluation.accuracy
 
 
 @dataclass
@@ -75,6 +80,8 @@ class LearnerState:
     pending_memory: dict[str, Any] = field(default_factory=dict)
     """The memory that the strategy left at the last ask. It becomes ``memory`` at the next fit. It
     is kept apart until then, so that asking twice gives the same rows."""
+    stale_round: int | None = None
+    """The round in which it was logged that there are labels which no model has learned from."""
     notes: dict[int, dict[str, float]] = field(default_factory=dict)
     """For each row of the last ask, values that the strategy reported about it, by name."""
 
@@ -215,6 +222,10 @@ def make_jobs(
         for member in range(model_count)
     ]
     models = [_new_model(learner, seed) for seed in seeds]
+    if isinstance(learner.training, TrainingConfig) and learner.training.warm_start:
+        for model, trained in zip(models, learner.state.models, strict=False):
+            if isinstance(model, nn.Module):
+                model.load_state_dict(trained.state_dict())
 
     has_one_class = len(np.unique(classes)) < 2
     if has_one_class and not is_network(models[0]):
@@ -254,16 +265,17 @@ def small_stream_seed(seed: int, *name: str | int) -> int:
 
 def _new_model(learner: Learner, seed: int) -> Any:
     """Return a new model, untrained and on the learner's device."""
-    if is_estimator(learner.make_model):
-        model = clone_with_seed(learner.make_model, seed)
+    untrained_model = learner.untrained_model
+    if is_estimator(untrained_model):
+        model = clone_with_seed(untrained_model, seed)
     else:
         # A function that ignores its argument still gets reproducible weights.
         with seeded_global_rng(seed, learner.device):
             try:
-                model = learner.make_model(seed)
+                model = untrained_model(seed)
             except (AttributeError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"make_model({seed}) failed ({error}): it must take a seed and return a new "
+                    f"model({seed}) failed ({error}): it must take a seed and return a new "
                     "model. For a model that you train yourself, use teeter.observe and "
                     "teeter.select instead."
                 ) from error
@@ -272,7 +284,7 @@ def _new_model(learner: Learner, seed: int) -> Any:
         return model.to(learner.device)
     if not is_estimator(model):
         raise InputError(
-            f"make_model returned a {type(model).__name__}: return a torch module or a "
+            f"model returned a {type(model).__name__}: return a torch module or a "
             "scikit-learn classifier."
         )
     return model

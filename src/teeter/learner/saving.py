@@ -85,7 +85,7 @@ def save_learner(learner: Learner, path: Path) -> None:
 def load_learner(
     learner_class: type[Learner],
     path: Path,
-    make_model: Callable[[int], Any] | Any,
+    model: Callable[[int], Any] | Any,
     data: Any,
     *,
     validation: tuple[Any, Iterable[Any]] | None,
@@ -114,7 +114,7 @@ def load_learner(
     for name in ("strategy", "cold_start"):
         strategy_name, options = settings[name]
         settings[name] = make_strategy(strategy_name, options)
-    learner = learner_class(make_model, data, validation=validation, device=device, **settings)
+    learner = learner_class(model, data, validation=validation, device=device, **settings)
     if len(learner.pool) != header["size"]:
         raise InputError(
             f"{path} was saved with {header['size']} rows, but the data have "

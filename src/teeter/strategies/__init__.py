@@ -34,6 +34,12 @@ names = registry.names
 get = registry.get
 """Return the strategy class with a name."""
 
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules of this package."""
+    return list(__all__)
+
+
 # Importing a family registers it.
 _BUILT_IN = (ablations, diverse, ldm, uncertainty)
 

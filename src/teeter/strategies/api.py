@@ -152,22 +152,22 @@ def select(
     *,
     labelled: Outputs | None = None,
     labels: Array | Sequence[int] | None = None,
+    options: Mapping[str, Any] | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    **options: Any,
 ) -> npt.NDArray[np.int64]:
     """Select the rows to label next.
 
     Args:
-        strategy: a name of ``teeter.strategies.names()``, with options as keywords, or a strategy.
+        strategy: a name of ``teeter.strategies.names()``, or a strategy.
         outputs: model outputs of the N candidates.
         n: the number of rows, 1 to N.
         labelled: model outputs of the L labelled rows, for strategies that use them.
         labels: (L,) classes of the labelled rows, 0 to C - 1, for strategies that use them.
+        options: options of the strategy, if it is given by its name: ``{"rays": 1024}``.
         seed: the same seed gives the same picks.
         device: where to compute. By default the device of the outputs, or a GPU if they came from
             NumPy and there is one.
-        **options: options of the strategy.
 
     Returns:
         (n,) different row numbers of ``outputs``, best first.
@@ -194,16 +194,17 @@ def scores(
     *,
     labelled: Outputs | None = None,
     labels: Array | Sequence[int] | None = None,
+    options: Mapping[str, Any] | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    **options: Any,
 ) -> npt.NDArray[np.floating[Any]]:
     """Return the score that a strategy gives each row.
 
     Arguments are those of ``select``.
 
     Returns:
-        (N,) scores. ``best`` of the strategy says whether small or large scores are picked first.
+        (N,) scores. ``teeter.strategies.get(name).best`` says whether the smallest or the largest
+        are picked first, and so does ``teeter strategies``.
 
     Raises:
         InputError: if the strategy picks rows jointly and has no score for a single row.
@@ -211,8 +212,8 @@ def scores(
     Example:
         >>> import numpy as np
         >>> outputs = Outputs(logits=np.array([[0.0, 0.0], [8.0, 0.0]]))
-        >>> scores("entropy", outputs).round(2).tolist()
-        [0.69, 0.0]
+        >>> scores("entropy", outputs).round(2).tolist(), registry.get("entropy").best
+        ([0.69, 0.0], 'largest')
     """
     chosen = make_strategy(strategy, options)
     if not isinstance(chosen, ScoringStrategy):

@@ -61,8 +61,8 @@ CUDA graphs
     - What changes from step to step is in tensors at fixed addresses: the row order of the epoch,
       the step number, the dropout masks. The step number is advanced by the graph itself.
     - All batches have the same width. A last, smaller batch is padded with rows of weight 0.
-    - With torch's optimizers the learning rate is part of the recording, so training with
-      milestones is not recorded. Fused networks read theirs from a tensor.
+    - With torch's optimizers the learning rate is part of the recording, so training with a
+      changing rate is not recorded. Fused networks read theirs from a tensor.
 
 Fused networks
     torch computes the convolutions of M networks as one convolution with M groups, which leaves
@@ -333,7 +333,7 @@ class _BatchedTrainer:
         step_count = len(self.batch_sizes) * config.epochs
         is_worth_it = step_count >= _MIN_STEPS_TO_CAPTURE
         self._run_epoch: Callable[[Tensor], Tensor] = self._run_plain_epoch
-        can_record = self.program.rate_is_tensor or not config.milestones
+        can_record = self.program.rate_is_tensor or config.has_constant_rate
         if self.device.type == "cuda" and is_worth_it and can_record:
             self._run_epoch = _CudaGraphEpoch(self).run
 
@@ -364,8 +364,9 @@ class _BatchedTrainer:
         orders = [torch.randperm(self.row_count, generator=order) for order in row_orders]
         losses = self._run_epoch(torch.stack(orders))  # from (M, L)
         self.epoch += 1
-        if self.epoch in self.config.milestones:
-            self.program.scale_learning_rate(self.config.decay)
+        factor = self.config.rate_factor(self.epoch)
+        if factor != 1:
+            self.program.scale_learning_rate(factor)
         return losses
 
     def _run_plain_epoch(self, order: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ benchmarks are listed without it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 
-_OPTIMIZERS = ("adam", "rmsprop", "nesterov", "sgd")
+_OPTIMIZERS = ("adam", "adamw", "rmsprop", "nesterov", "sgd")
+
+_SCHEDULES = ("steps", "cosine")
 
 _MIN_WORK_FOR_THREADS = 100_000_000
 """Parameters times rows of a training step from which a second thread makes it faster."""
@@ -49,21 +52,25 @@ class TrainingConfig:
         64
     """
 
-    optimizer: Literal["adam", "rmsprop", "nesterov", "sgd"] = "adam"
+    optimizer: Literal["adam", "adamw", "rmsprop", "nesterov", "sgd"] = "adam"
     learning_rate: float = 1e-3
     epochs: int = 100
     batch_size: int = 64
     weight_decay: float = 0.0
+    schedule: Literal["steps", "cosine"] = "steps"
+    """How the learning rate falls: at the milestones, or along a cosine towards 0."""
     decay: float = 1.0
     """The factor by which the learning rate is multiplied at every milestone."""
     milestones: tuple[int, ...] = ()
     """Numbers of epochs after which the learning rate is multiplied by ``decay``."""
+    warm_start: bool = False
+    """Whether a learner's networks continue from the weights of its last fit, not from new ones."""
     class_weighted: bool = False
     """Whether every class has the same weight in the loss, whatever its number of rows."""
     alpha: float = 0.99
     """How much of its running mean of squared gradients RMSprop keeps in a step. Keras: 0.9."""
     epsilon: float = 1e-8
-    """What Adam and RMSprop add to the root of the mean square. Keras: 1e-7."""
+    """What Adam, AdamW and RMSprop add to the root of the mean square. Keras: 1e-7."""
     momentum: float = 0.9
     """The momentum of ``nesterov``."""
 
@@ -75,7 +82,14 @@ class TrainingConfig:
         """
         if self.optimizer not in _OPTIMIZERS:
             raise InputError(
-                f"No optimizer is called {self.optimizer!r}: choose adam, rmsprop, nesterov or sgd."
+                f"No optimizer is called {self.optimizer!r}: choose adam, adamw, rmsprop, nesterov "
+                "or sgd."
+            )
+        if self.schedule not in _SCHEDULES:
+            raise InputError(f"No schedule is called {self.schedule!r}: choose steps or cosine.")
+        if self.schedule == "cosine" and len(self.milestones):
+            raise InputError(
+                "A cosine schedule has no milestones: leave them out, or choose the schedule steps."
             )
 
         for name in ("learning_rate", "epochs", "batch_size", "decay"):
@@ -100,6 +114,26 @@ class TrainingConfig:
 
         # A list is accepted too: settings files have no tuples.
         object.__setattr__(self, "milestones", tuple(self.milestones))
+
+    @property
+    def has_constant_rate(self) -> bool:
+        """Whether all epochs have the same learning rate."""
+        return self.schedule == "steps" and not self.milestones
+
+    def rate_factor(self, epoch: int) -> float:
+        """Return what the learning rate is multiplied by after ``epoch`` epochs.
+
+        Example:
+            >>> TrainingConfig(schedule="cosine", epochs=2).rate_factor(1)
+            0.5
+        """
+        if self.schedule == "steps":
+            return self.decay if epoch in self.milestones else 1.0
+
+        # The rate after e of E epochs is (1 + cos(pi e / E)) / 2 of that of the first one.
+        share = (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        share_before = (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
+        return share / share_before
 
 
 def make_optimizer(
@@ -129,8 +163,11 @@ def make_optimizer(
     capturable = fused and on_gpu
 
     match config.optimizer:
-        case "adam":
-            return torch.optim.Adam(
+        case "adam" | "adamw":
+            adam: type[torch.optim.Adam] = torch.optim.Adam
+            if config.optimizer == "adamw":
+                adam = torch.optim.AdamW
+            return adam(
                 parameters,
                 eps=config.epsilon,
                 fused=fused,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -205,11 +205,6 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
         row_weights = balanced_row_weights(job.labels).to(device)
 
     optimizer = make_optimizer(network.parameters(), config)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(
-        optimizer,
-        list(config.milestones),
-        gamma=config.decay,
-    )
     row_order = stream(job.seed, "order")
     best = None
     if job.validation is not None:
@@ -244,7 +239,8 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
             if error is not None:
                 return FitResult(network, losses, error=error)
 
-            schedule.step()
+            for group in optimizer.param_groups:
+                group["lr"] *= config.rate_factor(epoch + 1)
             if best is not None:
                 best.update(epoch)
 
@@ -475,8 +471,17 @@ class Evaluation:
     """The mean cross-entropy in nats: minus the log-probability of the true class."""
     rows: int
     """The number of rows evaluated."""
-    vote: float | None = None
+    ensemble_accuracy: float | None = None
     """The accuracy of an ensemble's mean probabilities. None for a single model."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Other metrics that were asked for, by name."""
+
+    def by_name(self) -> dict[str, float]:
+        """Return all that was measured, by the names of columns."""
+        values = {"accuracy": self.accuracy, "loss": self.loss, **self.metrics}
+        if self.ensemble_accuracy is not None:
+            values["ensemble_accuracy"] = self.ensemble_accuracy
+        return values
 
 
 def evaluate_logits(
@@ -501,18 +506,18 @@ def evaluate_logits(
     accuracy = (predictions == labels).double().mean()
     loss = nn.functional.cross_entropy(logits.double(), labels)
 
-    vote = None
+    ensemble_accuracy = None
     if posterior is not None:
         # The mean of probabilities, not of logits: a member that is sure counts more.
         mean_probabilities = posterior.softmax(dim=2).mean(dim=0)
-        voted_classes = mean_probabilities.argmax(dim=1)
-        vote = float((voted_classes == labels).double().mean())
+        is_correct = mean_probabilities.argmax(dim=1) == labels
+        ensemble_accuracy = float(is_correct.double().mean())
 
     return Evaluation(
         accuracy=float(accuracy),
         loss=float(loss),
         rows=len(labels),
-        vote=vote,
+        ensemble_accuracy=ensemble_accuracy,
     )
 
 

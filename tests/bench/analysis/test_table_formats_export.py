@@ -28,7 +28,7 @@ def test_a_frame_has_a_row_a_round() -> None:
     )
     assert (first["labelled"], first["picks"], first["training_seconds"]) == (200, [0, 1, 2], 75)
     assert first["validation"] is None
-    assert first["vote"] == pytest.approx(first["accuracy"] + 0.01)
+    assert first["ensemble_accuracy"] == pytest.approx(first["accuracy"] + 0.01)
 
 
 def test_csv_and_parquet_hold_the_frame(tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def test_a_memory_is_on_disk_before_its_line(
     assert "x-0-memory-1.safetensors" in synced[-3]
 
 
+def test_rounds_of_early_versions_name_the_accuracy_of_an_ensemble_vote(tmp_path: Path) -> None:
+    run = run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, rounds=1, device="cpu")
+    path = tmp_path / "cells" / "random-0.jsonl"
+    lines = path.read_text().replace('"ensemble_accuracy": null', '"vote": 0.5')
+    assert lines != path.read_text()
+    path.write_text(lines)
+    assert [result.ensemble_accuracy for result in read_run(tmp_path).rounds] == [0.5, 0.5]
+    assert [result.accuracy for result in read_run(tmp_path).rounds] == [
+        result.accuracy for result in run.rounds
+    ]
+
+
 def test_folders_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     setting = replace(TINY, strategies=("random",), repetitions=1, final=40, epochs=1)

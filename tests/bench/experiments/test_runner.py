@@ -58,6 +58,19 @@ def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(finished_
     assert cells["random", 0][0].picks != cells["random", 1][0].picks
 
 
+def test_networks_that_continue_are_trained_again_when_a_run_resumes(tmp_path: Path) -> None:
+    setting = replace(TINY, warm_start=True, strategies=("margin",), repetitions=1)
+    unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
+    run_setting(setting, tmp_path / "resumed", rounds=1, device="cpu")
+    resumed = run_setting(setting, tmp_path / "resumed", device="cpu")
+    assert results_without_times(resumed) == results_without_times(unbroken)
+
+    anew = run_setting(replace(setting, warm_start=False), tmp_path / "anew", device="cpu")
+    accuracies = [[result.accuracy for result in run.rounds] for run in (unbroken, anew)]
+    assert accuracies[0][0] == accuracies[1][0]
+    assert accuracies[0][1:] != accuracies[1][1:]
+
+
 def test_it_repeats_itself(finished_run: Run, tmp_path: Path) -> None:
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")

@@ -30,7 +30,7 @@ def results_without_times(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
                 round_.accuracy,
                 round_.loss,
                 round_.picks,
-                round_.vote,
+                round_.ensemble_accuracy,
             )
             for round_ in rounds
         ]

@@ -306,7 +306,7 @@ def _write_parquet(run: Run, path: Path) -> None:
     types = {
         "picks": pyarrow.list_(pyarrow.int64()),
         "validation": pyarrow.float64(),
-        "vote": pyarrow.float64(),
+        "ensemble_accuracy": pyarrow.float64(),
     }
     # Rows may differ in their columns: phases of the time depend on the strategy.
     rows = round_rows(run)

@@ -169,7 +169,7 @@ class Experiment:
             seconds=seconds,
             peak_memory=peak_memory,
             validation=record.validation_accuracy,
-            vote=evaluation.vote,
+            ensemble_accuracy=evaluation.ensemble_accuracy,
         )
 
     def tell_labels(self, learner: Learner, result: Round) -> None:

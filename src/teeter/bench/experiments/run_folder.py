@@ -83,8 +83,8 @@ class Round:
     """Bytes, while the network was evaluated and the strategy asked; 0 if unknown."""
     validation: float | None = None
     """Accuracy on the validation rows, if there are any."""
-    vote: float | None = None
-    """Accuracy of an ensemble's majority vote, for strategies that train one."""
+    ensemble_accuracy: float | None = None
+    """Accuracy of an ensemble's mean probabilities, for strategies that train one."""
 
     @property
     def cell(self) -> Cell:
@@ -243,7 +243,7 @@ def round_to_row(setting: Setting, result: Round) -> dict[str, Any]:
         "accuracy": result.accuracy,
         "loss": result.loss,
         "validation": result.validation,
-        "vote": result.vote,
+        "ensemble_accuracy": result.ensemble_accuracy,
     }
     for phase, seconds in result.seconds.items():
         row[f"{phase}_seconds"] = seconds
@@ -581,6 +581,8 @@ def _read_rounds(path: Path) -> list[Round]:
         for line in _complete_lines(path):
             values = json.loads(line)
             values["picks"] = tuple(values["picks"])
+            if "vote" in values:  # its name in early versions
+                values["ensemble_accuracy"] = values.pop("vote")
             rounds.append(Round(**values))
     except (ValueError, TypeError, KeyError):
         raise FileError(

@@ -476,6 +476,8 @@ class _Group:
         first_round = min(recorded_rounds)
         if first_round > last_round:
             return
+        if self.request.setting.warm_start:
+            first_round = 0  # weights are not recorded: train them again
 
         # A failed cell is trained again in the rounds that it took part in, because the results of
         # the others depend on the group being the same.

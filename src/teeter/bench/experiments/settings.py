@@ -123,16 +123,20 @@ class Setting:
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
+    schedule: str = "steps"
+    """How the learning rate falls: at the ``milestones``, or along a ``cosine``."""
     decay: float = 1.0
     """The learning rate is multiplied by this at each of the ``milestones``."""
     milestones: tuple[int, ...] = ()
     """Epochs."""
+    warm_start: bool = False
+    """Whether networks continue from the weights of the last round, instead of new ones."""
     class_weighted: bool = False
     """Whether every class has the same weight in training, however many labels it has."""
     alpha: float = 0.99
     """How much of its running mean of squared gradients RMSprop keeps in a step."""
     epsilon: float = 1e-8
-    """What Adam and RMSprop add to the root of the mean square."""
+    """What Adam, AdamW and RMSprop add to the root of the mean square."""
     momentum: float = 0.9
     """The momentum of ``nesterov``."""
     repetitions: int = 5

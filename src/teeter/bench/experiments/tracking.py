@@ -55,7 +55,7 @@ COLUMNS = (
     "accuracy",
     "loss",
     "validation",
-    "vote",
+    "ensemble_accuracy",
     *(f"{phase}_seconds" for phase in PHASES),
     "peak_memory",
     "picks",
@@ -131,7 +131,7 @@ def learner_row(
         "accuracy": evaluation.accuracy,
         "loss": evaluation.loss,
         "validation": last_fit.validation_accuracy,
-        "vote": evaluation.vote,
+        "ensemble_accuracy": evaluation.ensemble_accuracy,
     }
     for phase, seconds in last_fit.seconds.items():
         values[f"{phase}_seconds"] = seconds

@@ -89,14 +89,14 @@ def make_program(
     dropout_seeds: Sequence[int],
     rows: Tensor,
 ) -> BatchedProgram | None:
-    """Return a program of fused kernels for networks and a GPU that they know, or None.
+    """Return a program of fused kernels for networks, an optimizer and a GPU they know, or None.
 
     The environment variable ``TEETER_FUSED=0`` turns them off. Double precision is kept, and
     ``teeter.config.portable`` promises the same numbers on every device.
     """
     if not rows.is_cuda or rows.dtype != torch.float32:
         return None
-    if os.environ.get("TEETER_FUSED") == "0" or is_portable():
+    if config.optimizer == "adamw" or os.environ.get("TEETER_FUSED") == "0" or is_portable():
         return None
 
     # bfloat16 on tensor cores came with Ampere, 8.0.
