@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -432,10 +432,10 @@ def compare_inertia() -> dict[str, float]:
     }
 
 
-def measure_growth(device: torch.device) -> list[dict[str, Any]]:
-    """Time every strategy as one size at a time grows, and fit ``time = a * size^k``."""
+def measure_growth(device: torch.device, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Time strategies as one size at a time grows, and fit ``time = a * size^k``."""
     rows = []
-    for strategy in teeter.strategies.names():
+    for strategy in names:
         base = SelectionCase(strategy, N=4_000, D=64, C=10, n=50)
         if strategy in ("bait", "batchbald"):
             base = SelectionCase(strategy, N=600, D=24, C=5, n=8)
@@ -495,10 +495,10 @@ def compare_bait(device: torch.device) -> list[dict[str, Any]]:
     ]
 
 
-def measure_on_gpu(device: torch.device) -> list[dict[str, Any]]:
+def measure_on_gpu(device: torch.device, names: Sequence[str]) -> list[dict[str, Any]]:
     """Measure every strategy on a GPU, and two forms of BAIT on larger inputs."""
     rows = []
-    for strategy in teeter.strategies.names():
+    for strategy in names:
         pool_sizes = (2_000,) if strategy == "bait" else (10_000, 100_000)
         for N in pool_sizes:
             case = SelectionCase(strategy, N, n=10 if strategy == "batchbald" else 100)
@@ -507,10 +507,12 @@ def measure_on_gpu(device: torch.device) -> list[dict[str, Any]]:
             rows.append(build_gpu_row(case, strategy, seconds))
             print(format_table_row(rows[-1].values()), flush=True)
 
-    bait_cases = {
-        "exact": SelectionCase("bait", N=4_000, D=512, C=10, n=400),
-        "binary": SelectionCase("bait", N=10_000, D=512, C=100, n=2_000),
-    }
+    bait_cases = {}
+    if "bait" in names:
+        bait_cases = {
+            "exact": SelectionCase("bait", N=4_000, D=512, C=10, n=400),
+            "binary": SelectionCase("bait", N=10_000, D=512, C=100, n=2_000),
+        }
     for form, case in bait_cases.items():
         seconds = time_large_bait(case, form, device)
         rows.append(build_gpu_row(case, f"bait, {form}", seconds))
@@ -554,6 +556,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--part", choices=["peers", "growth", "bait", "gpu"], default="peers")
+    parser.add_argument(
+        "--strategies", help="comma-separated: measure these again, and keep the others of --out"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--patience", type=float, default=120, help="seconds before a selection is cancelled"
@@ -573,11 +578,14 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if options.part == "gpu" else options.device)
+    names = teeter.strategies.names()
+    if options.strategies:
+        names = options.strategies.split(",")
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "peers": lambda: compare_with_peers(options.threads, options.patience, options.largest),
-        "growth": lambda: measure_growth(device),
+        "growth": lambda: measure_growth(device, names),
         "bait": lambda: compare_bait(device),
-        "gpu": lambda: measure_on_gpu(device),
+        "gpu": lambda: measure_on_gpu(device, names),
     }
     rows = parts[options.part]()
     print(format_table(rows))
@@ -588,6 +596,10 @@ def main() -> None:
         "subspace": DEFAULT_SUBSPACE,
         options.part: rows,
     }
+    if options.strategies:
+        result = json.loads(options.out.read_text())
+        others = [row for row in result[options.part] if row["strategy"] not in names]
+        result[options.part] = sorted(others + rows, key=lambda row: str(row["strategy"]))
     if options.part == "peers":
         result["patience"] = options.patience
         result["k-means inertia"] = compare_inertia()

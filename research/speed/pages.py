@@ -344,13 +344,13 @@ def build_strategies() -> list[str]:
 
     rows = []
     for strategy, growth_by_size in growth_by_strategy.items():
-        on_gpu = gpu_by_strategy[strategy]
+        on_gpu = gpu_by_strategy.get(strategy)
         rows.append(
             [
                 f"`{strategy}`",
                 format_short_time(growth_by_size["N"]["last (s)"]),
                 f"{growth_by_size['N']['exponent']:.2f}",
-                format_short_time(on_gpu["s"]),
+                "–" if on_gpu is None else format_short_time(on_gpu["s"]),
             ]
         )
 

@@ -43,8 +43,11 @@ NO_DRAWS = [
     "ensemble",
     "entropy",
     "fass",
+    "herding-ldm-s",
     "least-confidence",
     "margin",
+    "maxherding",
+    "uherding",
 ]
 
 

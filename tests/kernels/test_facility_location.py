@@ -13,7 +13,12 @@ from reference import facility_location as literal
 from teeter.base.arrays import working_memory
 from teeter.base.seeds import stream
 from teeter.kernels import facility_location as facility_location_module
-from teeter.kernels.facility_location import facility_location, refresh_bounds, top_rows
+from teeter.kernels.facility_location import (
+    facility_location,
+    herd,
+    refresh_bounds,
+    top_rows,
+)
 
 
 def draw(rows: int, width: int, seed: int) -> Tensor:
@@ -80,11 +85,13 @@ def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyP
     features = centres[torch.arange(900) % 12] + 0.5 * draw(900, 8, 2)
 
     asked = []
-    counted = facility_location_module._CosineCache.gains
+    counted = facility_location_module._SimilarityCache.gains
     monkeypatch.setattr(
-        facility_location_module._CosineCache,
+        facility_location_module._SimilarityCache,
         "gains",
-        lambda self, rows, covered: asked.append(len(rows)) or counted(self, rows, covered),
+        lambda self, rows, covered, **options: (
+            asked.append(len(rows)) or counted(self, rows, covered, **options)
+        ),
     )
 
     picks = facility_location(features, 40).tolist()
@@ -158,3 +165,110 @@ def test_the_reference_counts_what_it_says() -> None:
     assert literal.value(pairs, []) == 0
     assert literal.value(pairs, [0]) == pytest.approx(2 + 1 + 0)
     assert literal.value(pairs, [0, 1]) == pytest.approx(2 + 2 + 1)
+
+
+def herding_case(rows: int, width: int, seed: int, centres: int = 0) -> tuple[Tensor, ...]:
+    """Return features, weights (a quarter of them 0) and centres, of which the first is a row."""
+    features = draw(rows, width, seed)
+    weights = torch.rand(rows, generator=stream(seed, "weights"), dtype=torch.float64)
+    weights = (weights - 0.25).clamp_min(0)
+    others = draw(centres, width, seed + 1)
+    if centres:
+        others[0] = 3 * features[0]
+    return features, weights, others
+
+
+@pytest.mark.checks(
+    "maxherding",
+    "uherding",
+    "herding-ldm-s",
+    against="greedy weighted coverage by its definition, pick by pick",
+)
+@given(
+    rows=st.integers(1, 12),
+    width=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+    centres=st.integers(0, 3),
+    copies=st.integers(1, 2),
+)
+def test_herding_is_plain_greedy(
+    rows: int, width: int, seed: int, centres: int, copies: int
+) -> None:
+    features, weights, others = herding_case(rows, width, seed, centres)
+    features = features.repeat(copies, 1)
+    weights = weights.repeat(copies)
+    n = 1 + seed % len(features)
+
+    picks, covered_by = herd(features, n, weights=weights, centres=others)
+    expected = literal.herding(features.numpy(), n, weights.numpy(), others.numpy())
+    assert picks.tolist() == expected
+    for row, number in enumerate(covered_by.tolist()):
+        similar = [literal.gaussian(features[row].numpy(), features[k].numpy()) for k in picks]
+        if number >= 0 and weights[row] > 0:
+            assert similar[number] >= max(similar) - 1e-9
+
+
+def test_lazy_herding_is_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    centres = draw(12, 8, 1)
+    features = centres[torch.arange(900) % 12] + 0.5 * draw(900, 8, 2)
+    weights = torch.rand(900, generator=stream(3, "weights"), dtype=torch.float64)
+    others = features[:30] + 0.1
+
+    asked = []
+    counted = facility_location_module._SimilarityCache.gains
+    monkeypatch.setattr(
+        facility_location_module._SimilarityCache,
+        "gains",
+        lambda self, rows, covered, **options: (
+            asked.append(len(rows)) or counted(self, rows, covered, **options)
+        ),
+    )
+    picks, _ = herd(features, 40, weights=weights, centres=others)
+
+    units = torch.nn.functional.normalize(features)
+    similar = torch.exp(2 * (units @ units.T - 1))
+    covered = torch.exp(2 * (units @ torch.nn.functional.normalize(others).T - 1)).amax(dim=1)
+    plain: list[int] = []
+    for _ in range(40):
+        gains = ((similar - covered).clamp_min(0) * weights).sum(dim=1)
+        gains[plain] = -1
+        plain.append(int(gains.argmax()))
+        covered = torch.maximum(covered, similar[plain[-1]])
+
+    assert picks.tolist() == plain
+    assert sum(asked) < 900 * 40 / 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 50_000, 1_000_000])
+def test_the_working_memory_does_not_change_herding(size: int, dtype: torch.dtype) -> None:
+    features, weights, centres = herding_case(250, 9, 3, 5)
+    expected = herd(features.to(dtype), 15, weights=weights, centres=centres.to(dtype))
+    with working_memory(size):
+        picks = herd(features.to(dtype), 15, weights=weights, centres=centres.to(dtype))
+    for part, expected_part in zip(picks, expected, strict=True):
+        assert torch.equal(part, expected_part)
+
+
+def test_rows_without_weight_are_covered_by_nobody() -> None:
+    features = torch.eye(3)
+    weights = torch.tensor([0.0, 1.0, 2.0])
+    picks, covered_by = herd(features, 2, weights=weights, centres=features[:0])
+    assert picks.tolist() == [2, 1]
+    assert covered_by[1:].tolist() == [1, 0]
+
+
+def test_herding_begins_where_no_centre_is() -> None:
+    features = torch.tensor([[1.0, 0], [1, 0.1], [1, 0.2], [0, 1]])
+    alone, _ = herd(features, 1, weights=torch.ones(4), centres=features[:0])
+    beside, covered_by = herd(features, 1, weights=torch.ones(4), centres=5 * features[:2])
+    assert (alone.tolist(), beside.tolist()) == ([2], [3])
+    assert covered_by.tolist() == [-1, -1, -1, 0]
+
+
+@pytest.mark.gpu
+def test_gpu_herds_as_the_cpu() -> None:
+    features, weights, centres = herding_case(3000, 32, 5, 40)
+    cpu, _ = herd(features, 200, weights=weights, centres=centres)
+    gpu, _ = herd(features.cuda(), 200, weights=weights.cuda(), centres=centres.cuda())
+    assert torch.equal(gpu.cpu(), cpu)

@@ -39,3 +39,38 @@ def greedy(features: Array, n: int) -> list[int]:
             )
         )
     return picks
+
+
+def gaussian(a: Array, b: Array) -> float:
+    """exp(2 (cos(a, b) - 1)): for rows of length 1, exp of minus their squared distance."""
+    return float(np.exp(2 * (similarity(a, b) - 2)))
+
+
+def herding(features: Array, n: int, weights: Array, centres: Array) -> list[int]:
+    """MaxHerding (Bae et al. 2024, algorithm 1) with the weights of UHerding (2025, equation 4):
+    the row that raises the weighted coverage most, n times; equal gains go to the lowest row.
+    """
+    cover = [max((gaussian(z, c) for c in centres), default=0.0) for z in features]
+    picks: list[int] = []
+    while len(picks) < n:
+        gains = {}
+        for i in range(len(features)):
+            if i not in picks:
+                gains[i] = sum(
+                    w * max(0.0, gaussian(features[i], z) - c)
+                    for z, w, c in zip(features, weights, cover, strict=True)
+                )
+        largest = max(gains.values())
+        picks.append(next(i for i, gain in gains.items() if gain >= largest - 1e-10))
+        cover = [
+            max(c, gaussian(features[picks[-1]], z)) for z, c in zip(features, cover, strict=True)
+        ]
+    return picks
+
+
+def class_weights(probabilities: Array) -> Array:
+    """sum over c of p_jc / (1 + sum over i of p_ic), for each row j."""
+    totals = [1 + sum(row[c] for row in probabilities) for c in range(probabilities.shape[1])]
+    return np.array(
+        [sum(p / total for p, total in zip(row, totals, strict=True)) for row in probabilities]
+    )

@@ -190,12 +190,15 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "batchbald": {"configurations": 100_000},
     "cluster-margin": CLUSTERING,
     "fass": {"candidates_per_pick": 5},
+    "herding-ldm-s": {"sample": 20_000, "class_weights": True, "labels_per_class": 8},
     "ldm": ESTIMATOR,
     "ldm-cluster-margin": {**ESTIMATOR, **CLUSTERING},
     "ldm-fass": {**ESTIMATOR, "candidates_per_pick": 5},
     "ldm-s": ESTIMATOR,
+    "maxherding": {"sample": 20_000},
     "probcover": {"radius": None, "purity": 0.95},
     "typiclust": {"neighbours": 20, "max_clusters": 500},
+    "uherding": {"sample": 20_000, "class_weights": True},
 }
 
 

@@ -25,7 +25,7 @@ file                   what it computes
 ``probcover``          ProbCover
 ``kmeans``             k-means
 ``clustering``         average linkage, typical rows (TypiClust), round robin (Cluster-Margin)
-``facility_location``  facility location, and lazy greedy maximisation
+``facility_location``  facility location, herding, and lazy greedy maximisation
 ``fused``              Triton versions of ``ldm`` and ``seeding`` for recent GPUs; see its README.md
 =====================  ============================================================================
 

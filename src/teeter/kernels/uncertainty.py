@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "class_weights",
     "entropy",
     "least_confidence",
     "margin",
@@ -62,3 +63,22 @@ def least_confidence(logits: Tensor) -> Tensor:
     """
     p = logits.softmax(dim=1)
     return 1 - p.amax(dim=1)
+
+
+def class_weights(logits: Tensor) -> Tensor:
+    """Return weights with which every predicted class has about the same total.
+
+    Args:
+        logits: (N, C).
+
+    Returns:
+        (N,) the sum over classes of ``p_c / (1 + P_c)``, with ``P_c`` the sum of ``p_c`` over rows.
+
+    Example:
+        >>> import torch
+        >>> class_weights(torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]])).round(decimals=2)
+        tensor([0.3300, 0.3300, 0.5000])
+    """
+    p = logits.softmax(dim=1)
+    totals = p.sum(dim=0, dtype=torch.float64).to(p.dtype)
+    return p @ (1 / (1 + totals))

@@ -284,12 +284,14 @@ class Learner:
         columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(names)}
         return make_frame(columns, kind)
 
-    def ask(self, n: int, *, exclude: Iterable[int] = ()) -> RowArray:
+    def ask(self, n: int, *, exclude: Iterable[int] = (), waiting: Iterable[int] = ()) -> RowArray:
         """Choose the rows to label next.
 
         Args:
             n: the number of rows.
-            exclude: rows that must not be chosen, for example because they wait for an answer.
+            exclude: rows that must not be chosen.
+            waiting: rows that were chosen before and wait for a label. They are excluded, and
+                strategies that cover the pool leave out what these rows cover.
 
         Returns:
             (n,) rows of the pool, best first.
@@ -297,8 +299,9 @@ class Learner:
         Raises:
             InputError: if fewer than n candidates are left, or there are labels but no model yet.
         """
+        waiting_rows = self.pool.require_rows(as_row_indices(as_list(waiting)))
         excluded_rows = as_row_indices(as_list(exclude)).tolist()
-        all_candidates = self.pool.candidates(excluded_rows)
+        all_candidates = self.pool.candidates([*excluded_rows, *waiting_rows.tolist()])
         candidates = self._draw_candidates(all_candidates)
         if len(candidates) == 0:
             labelled_count = len(self.pool.labelled)
@@ -312,7 +315,7 @@ class Learner:
         # Outputs and selection are timed apart: the first depends on the model, the second on the
         # strategy.
         started = time.perf_counter()
-        context = self._build_context(candidates, strategy)
+        context = self._build_context(candidates, waiting_rows, strategy)
         outputs_seconds = time.perf_counter() - started
 
         started = time.perf_counter()
@@ -620,7 +623,9 @@ class Learner:
         shuffled_candidates = order[is_candidate[order]]
         return np.sort(shuffled_candidates[: self.pool_size])
 
-    def _build_context(self, candidates: RowArray, strategy: Strategy) -> Context:
+    def _build_context(
+        self, candidates: RowArray, waiting_rows: RowArray, strategy: Strategy
+    ) -> Context:
         """Return what the strategy may see: outputs of candidates and, if it uses them, labels."""
         if not strategy.needs:
             # Nothing but the number of candidates.
@@ -641,6 +646,17 @@ class Learner:
             labelled = labelled_outputs.with_logits()
             labels = columns.to(outputs.device)
 
+        # Labels that no model has learned from are as good as unknown.
+        if not self.state.models:
+            waiting_rows = np.union1d(waiting_rows, self.pool.labelled)
+        waiting = None
+        if "waiting" in strategy.optional_needs and len(waiting_rows):
+            rows_data = take_rows(self.data, waiting_rows)
+            if self.state.models:
+                waiting = self.observe(rows_data, ("features",)).features
+            else:
+                waiting = Outputs(features=flat_rows(rows_data)).features
+
         class_count = len(self.classes)
         if self.state.models and outputs.n_classes:
             class_count = outputs.n_classes  # an estimator knows only the classes it has seen
@@ -650,6 +666,7 @@ class Learner:
             generator=stream(self.seed, "select", self.rounds),
             labelled=labelled,
             labels=labels,
+            waiting=waiting,
             n_classes=class_count,
             memory=copy.deepcopy(self.state.memory),
         )

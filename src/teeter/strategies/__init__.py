@@ -9,6 +9,7 @@ from __future__ import annotations
 from teeter.strategies import (
     ablations,
     diverse,
+    herding,
     ldm,
     uncertainty,
 )
@@ -41,7 +42,7 @@ def __dir__() -> list[str]:
 
 
 # Importing a family registers it.
-_BUILT_IN = (ablations, diverse, ldm, uncertainty)
+_BUILT_IN = (ablations, diverse, herding, ldm, uncertainty)
 
 ABLATIONS = frozenset(
     name

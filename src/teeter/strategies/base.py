@@ -69,7 +69,9 @@ class Context:
     labelled: Outputs | None = None
     """Model outputs of the L labelled rows."""
     labels: Tensor | None = None
-    """(L,) classes of the labelled rows, if passed. No built-in strategy reads them."""
+    """(L,) classes of the labelled rows, if passed."""
+    waiting: Tensor | None = None
+    """(W, D) features of rows that were picked before, and whose labels are not known yet."""
     n_classes: int | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     """What the strategy keeps from round to round. It is saved with the learner."""
@@ -88,6 +90,18 @@ class Context:
     def features(self) -> Tensor:
         """(N, D) features of the candidates."""
         return self._require(self.outputs.features, "features")
+
+    @property
+    def labelled_features(self) -> Tensor:
+        """(L, D) features of the labelled rows, with L = 0 if there are none."""
+        if self.labelled is None:
+            return self.features[:0]
+        features = self.labelled.features
+        if features is None:
+            raise MissingOutputError(
+                "The candidates have features, but the labelled rows have none."
+            )
+        return features.to(self.features)
 
     @property
     def weight(self) -> Tensor:
@@ -132,7 +146,7 @@ class Strategy(ABC):
     A subset of logits, features, head, dropout_logits, ensemble_logits and labelled.
     """
     optional_needs: ClassVar[frozenset[str]] = frozenset()
-    """Outputs that are used if present: ``labelled`` or nothing."""
+    """What is used if present: ``labelled`` rows, and rows that are ``waiting`` for a label."""
 
     def __init_subclass__(cls) -> None:
         """Refuse needs that no model output can meet, and an unknown ``best``."""

@@ -58,7 +58,7 @@ class CoreSet(Strategy):
         """Return the farthest row, then the row farthest from all before it, and so on."""
         # Algorithm 1 of the paper (k-Center-Greedy): u = argmax over i of the minimum over labelled
         # rows and picks j of |z_i - z_j|.
-        return k_center(context.features, _labelled_features(context), n)
+        return k_center(context.features, context.labelled_features, n)
 
 
 @registry.register("probcover")
@@ -104,7 +104,7 @@ class ProbCover(Strategy):
             context.features,
             radius,
             n,
-            centres=_labelled_features(context),
+            centres=context.labelled_features,
         )
 
 
@@ -126,7 +126,7 @@ class TypiClust(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return one row per cluster. There is a cluster for each labelled row and each pick."""
-        labelled = _labelled_features(context)
+        labelled = context.labelled_features
         features = torch.cat([context.features, labelled])
 
         # Step 2 of TypiClust: |L| + B clusters, so at least B of them hold no labelled row.
@@ -146,16 +146,6 @@ class TypiClust(Strategy):
             n,
             neighbours=self.neighbours,
         )
-
-
-def _labelled_features(context: Context) -> Tensor:
-    """Return the features of the labelled rows, (L, D), with L = 0 if there are none."""
-    if context.labelled is None:
-        return context.features[:0]
-    features = context.labelled.features
-    if features is None:
-        raise MissingOutputError("The candidates have features, but the labelled rows have none.")
-    return features.to(context.features)
 
 
 # Keys of the memory that lasts from round to round.

@@ -435,9 +435,13 @@ function blindReason() {
 
 function describePick() {
   const { rank, predicted, scores } = current.pick;
-  if (predicted === null) return `Chosen to cover the data, because there is no model yet (rank ${rank}).`;
+  if (predicted === null) {
+    const covers = scores.covers > 0 ? ` It covers ${scores.covers} items.` : "";
+    return `Chosen to cover the data, because there is no model yet (rank ${rank}).${covers}`;
+  }
 
   const chosen = `Chosen by ${start.strategy}, rank ${rank} in its batch.`;
+  if (scores.covers > 0) return `${chosen} It covers ${scores.covers} items that the model is unsure of.`;
   if (scores.ldm === undefined) return chosen;
   return `${chosen} LDM ${scores.ldm.toPrecision(2)}: a small change to the model would change its prediction for this item.`;
 }
