@@ -93,6 +93,19 @@ def read_sms_spam(folder: Path) -> TextDataset:
     return TextDataset(shuffled, labels, ("ham", "spam"), len(texts) - len(texts) // 5)
 
 
+def read_goemotions(folder: Path) -> TextDataset:
+    """Read 8,000 comments of GoEmotions that have one emotion; 2,000 of them are for testing."""
+    with lzma.open(folder / "goemotions.json.xz", "rt", encoding="utf-8") as lines:
+        content: dict[str, Any] = json.load(lines)
+    label_by_text = {text: labels[0] for text, labels in content["train"] if len(labels) == 1}
+    texts = list(label_by_text)
+    order = np.random.default_rng(0).permutation(len(texts))[:8_000]
+
+    shuffled = [texts[row] for row in order]
+    labels = np.array([label_by_text[text] for text in shuffled])
+    return TextDataset(shuffled, labels, tuple(content["labels"]), 6_000)
+
+
 # Results
 
 

@@ -5,8 +5,9 @@ measure campaigns, priors and pool heads share it, and the features that ``encod
 
     python research/campaigns/simulator.py FEATURES --data FOLDER    # default: $TEETER_DATA
 
-FOLDER holds banking77.json.xz, hwu64.json.xz, sms_spam.tsv.xz, mnist.npz, isolet.npz and, for
-photographs, cifar10.npz (see research/paper/convert_cifar10_sheets.py).
+FOLDER holds banking77.json.xz, goemotions.json.xz, hwu64.json.xz, sms_spam.tsv.xz, mnist.npz,
+isolet.npz, letter.npz and, for photographs, cifar10.npz (see
+research/paper/convert_cifar10_sheets.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from research.labelling import (
     add_data_option,
     make_parser,
     read_banking77,
+    read_goemotions,
     read_hwu64,
     read_sms_spam,
     require_data,
@@ -37,7 +39,12 @@ from research.labelling import (
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
-TEXTS = {"banking77": read_banking77, "hwu64": read_hwu64, "sms_spam": read_sms_spam}
+TEXTS = {
+    "banking77": read_banking77,
+    "goemotions": read_goemotions,
+    "hwu64": read_hwu64,
+    "sms_spam": read_sms_spam,
+}
 
 MAX_ROWS = 12_000
 """Rows that are drawn of larger datasets that are not texts; a sixth of them is for testing."""
@@ -103,9 +110,13 @@ def encode(folder: Path, data: Path) -> None:
         encode_photographs(folder / "cifar10.npz", np.load(data / "cifar10.npz"))
 
     mnist = np.load(data / "mnist.npz")
-    write_rows(folder / "mnist.npz", mnist["x_train"].reshape(-1, 784), mnist["y_train"])
+    pixels = mnist["x_train"].reshape(-1, 784)
+    write_rows(folder / "mnist.npz", pixels, mnist["y_train"])
+    write_rows(folder / "mnist_large.npz", pixels, mnist["y_train"], rows=2 * MAX_ROWS)
     isolet = np.load(data / "isolet.npz")
     write_rows(folder / "isolet.npz", isolet["x_e4"] / 10_000, isolet["y"])
+    letter = np.load(data / "letter.npz")
+    write_rows(folder / "letter.npz", letter["x"], letter["y"])
     write_rows(folder / "digits.npz", *load_digits(return_X_y=True))
 
 
@@ -151,12 +162,14 @@ def encode_photographs(file: Path, images: Mapping[str, Any]) -> None:
     )
 
 
-def write_rows(file: Path, rows: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
+def write_rows(
+    file: Path, inputs: npt.NDArray[Any], labels: npt.NDArray[Any], *, rows: int = MAX_ROWS
+) -> None:
     """Write rows that have no published test rows."""
-    order = np.random.default_rng(0).permutation(len(rows))[:MAX_ROWS]
+    order = np.random.default_rng(0).permutation(len(inputs))[:rows]
     np.savez_compressed(
         file,
-        features=rows[order].astype(np.float16),
+        features=inputs[order].astype(np.float16),
         labels=labels[order].astype(np.int16),
         pool_size=np.array(len(order) * 5 // 6),
     )
