@@ -151,6 +151,6 @@ def test_labels_are_balanced_by_class_weights() -> None:
     common = torch.tensor([1.0, 0.0]) + 0.3 * torch.randn(196, 2, generator=generator)
     rare = torch.tensor([0.0, 1.0]) + 0.3 * torch.randn(4, 2, generator=generator)
     outputs = Outputs(features=torch.cat([common, rare]), weight=torch.eye(2))
-    plain = teeter.select("uherding", outputs, 5, class_weights=False)
+    plain = teeter.select("uherding", outputs, 5, options={"class_weights": False})
     weighted = teeter.select("uherding", outputs, 5)
     assert (weighted >= 196).sum() >= (plain >= 196).sum()
