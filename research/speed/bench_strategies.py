@@ -106,9 +106,14 @@ class SyntheticPool:
     logits: Tensor
     posterior_logits: Tensor
 
-    def to_outputs(self) -> teeter.Outputs:
+    def to_outputs(self, *, several: bool = False) -> teeter.Outputs:
         return teeter.Outputs(
-            self.logits, self.features, self.weight, self.bias, self.posterior_logits
+            self.logits,
+            self.features,
+            self.weight,
+            self.bias,
+            self.posterior_logits,
+            several=several,
         )
 
 
@@ -131,10 +136,16 @@ def make_labels(classes: int) -> npt.NDArray[np.int64]:
 
 def prepare_teeter(case: SelectionCase, device: torch.device) -> Callable[[], object]:
     """Return a function that selects by teeter, from outputs that are computed beforehand."""
-    outputs = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, device).to_outputs()
+    several = case.strategy in teeter.strategies.SEVERAL_LABELS
+    pool = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, device)
+    outputs = pool.to_outputs(several=several)
     labelled = outputs.take(np.arange(LABELLED_COUNT))
     candidates = outputs.take(np.arange(LABELLED_COUNT, len(outputs)))
     labels = make_labels(case.C)
+    if several:
+        # A second label for every other row, so that their numbers differ.
+        labels = np.eye(case.C, dtype=np.int64)[labels]
+        labels[::2, 0] = 1
 
     options: dict[str, Any] = {}
     if case.strategy == "probcover":

@@ -25,20 +25,23 @@ defaults.
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", strategies.names())
 def test_contract(name: str, check: str) -> None:
-    CHECKS[check](strategies.get(name)(**CHEAP_OPTIONS.get(name, {})))
+    strategy = strategies.get(name)(**CHEAP_OPTIONS.get(name, {}))
+    for several in checks.kinds_of_rows(strategy):
+        CHECKS[check](strategy, several)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", CHEAP_OPTIONS)
 def test_contract_with_default_options(name: str, check: str) -> None:
-    CHECKS[check](strategies.get(name)())
+    CHECKS[check](strategies.get(name)(), False)
 
 
 NO_DRAWS = [
     "bait",
     "cluster-margin",
     "coreset",
+    "cvirs",
     "dbal",
     "ensemble",
     "entropy",
@@ -47,6 +50,8 @@ NO_DRAWS = [
     "least-confidence",
     "margin",
     "maxherding",
+    "mmc",
+    "rare-labels",
     "uherding",
 ]
 
@@ -56,8 +61,10 @@ NO_DRAWS = [
 )
 @pytest.mark.parametrize("name", strategies.names())
 def test_the_seed_decides_what_is_drawn(name: str) -> None:
+    several = name in strategies.SEVERAL_LABELS
     contexts = [
-        replace(checks.example_context(), generator=stream(seed, "select")) for seed in range(8)
+        replace(checks.example_context(several=several), generator=stream(seed, "select"))
+        for seed in range(8)
     ]
     options = {}
     if name == "batchbald":
@@ -74,7 +81,9 @@ def test_the_seed_decides_what_is_drawn(name: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", strategies.names())
 def test_devices_agree(name: str) -> None:
-    checks.devices_agree(strategies.get(name)())
+    strategy = strategies.get(name)()
+    for several in checks.kinds_of_rows(strategy):
+        checks.devices_agree(strategy, several)
 
 
 @pytest.mark.parametrize("name", strategies.names())

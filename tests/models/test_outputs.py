@@ -49,6 +49,9 @@ PROBABILITIES = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
         ({"probabilities": PROBABILITIES / 2}, "must be non-negative and sum to 1"),
         ({"probabilities": PROBABILITIES[0]}, r"probabilities has shape \(3,\): it should be"),
         ({"probabilities": PROBABILITIES, "logits": LOGITS}, "Both logits and probabilities"),
+        ({"logits": PROBABILITIES, "several": True}, "All logits are between 0 and 1"),
+        ({"probabilities": LOGITS, "several": True}, "of several labels must be from 0 to 1"),
+        ({"logits": LOGITS[:, :0], "several": True}, "logits has no labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
@@ -159,3 +162,23 @@ def test_features_that_cannot_be_multiplied_are_refused(scale: float) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match=r"features has values up to .*scale them to about 1"):
         Outputs(features=(rng.normal(size=(6, 5)) * scale).astype(np.float32))
+
+
+def test_independent_probabilities_become_log_odds() -> None:
+    probabilities = np.array([[0.0, 0.5], [1.0, 0.9]])
+    outputs = Outputs(probabilities=probabilities, several=True)
+    assert outputs.logits is not None
+    assert bool(outputs.logits.isfinite().all())
+    np.testing.assert_allclose(outputs.logits.sigmoid(), probabilities, atol=1e-12)
+
+
+def test_outputs_of_several_labels_stay_so() -> None:
+    outputs = Outputs(features=FEATURES, weight=WEIGHT[:1], several=True)
+    assert "several=True" in repr(outputs)
+    for changed in (
+        outputs.with_logits(),
+        outputs.take(np.array([1, 2])),
+        outputs.to(torch.device("cpu")),
+        outputs.with_posterior(torch.zeros(2, 20, 1)),
+    ):
+        assert changed.several

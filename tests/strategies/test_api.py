@@ -205,3 +205,35 @@ DEFAULTS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("name", names())
 def test_defaults_are_those_of_the_papers(name: str) -> None:
     assert strategy_options(get(name)()) == DEFAULTS.get(name, {})
+
+
+MARKS = np.eye(3, dtype=np.int64)[[0, 1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "several", "message"),
+    [
+        (MARKS[:, 0], True, r"labels has shape \(4,\): for several labels per row, pass a matrix"),
+        (MARKS[:, :2], True, r"labels has shape \(4, 2\): .* each of the 3 labels"),
+        (MARKS[:3], True, "There are 4 labelled rows and 3 rows of labels"),
+        (MARKS * 2, True, "labels must be 0 or 1"),
+        (MARKS, False, "must both be Outputs"),
+    ],
+)
+def test_labels_of_several_per_row_must_fit(
+    labels: np.ndarray, several: bool, message: str
+) -> None:
+    pool = Outputs(features=FEATURES, weight=WEIGHT, several=True)
+    labelled = Outputs(features=FEATURES[:4], weight=WEIGHT, several=several)
+    with pytest.raises(InputError, match=message):
+        teeter.select("mmc", pool, 3, labelled=labelled, labels=labels)
+
+
+def test_rare_labels_come_first() -> None:
+    """Two rows are as uncertain of one label each; the label of the second was never seen."""
+    logits = np.array([[0.0, -9.0, -9.0], [-9.0, -9.0, 0.0], [-9.0, -9.0, -9.0]])
+    pool = Outputs(logits=logits, several=True)
+    known = Outputs(logits=logits[:2] - 1, several=True)
+    labels = np.array([[1, 0, 0], [1, 1, 0]])
+    picks = teeter.select("rare-labels", pool, 2, labelled=known, labels=labels)
+    assert picks.tolist() == [1, 0]

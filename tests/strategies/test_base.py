@@ -141,3 +141,29 @@ def test_scores_in_an_array_are_refused() -> None:
 def test_a_strategy_that_is_declared_wrong_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(StrategyError):
         type("Wrong", (TopKStrategy,), wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "message"),
+    [
+        ("bait", True, "bait picks rows that have one label each, .* use badge, coreset, "),
+        ("mmc", False, r"mmc picks rows that may have several labels: pass Outputs\(..., several="),
+    ],
+)
+def test_rows_of_another_number_of_labels_are_refused(
+    name: str, several: bool, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        get(name)().select(example_context(several=several), 3)
+
+
+def test_algorithm_1_is_for_rows_of_one_label() -> None:
+    with pytest.raises(InputError, match="method='gaussian' is for rows that have one label each"):
+        get("ldm")(method="gaussian").select(example_context(several=True), 3)
+
+
+def test_an_unknown_number_of_labels_is_refused() -> None:
+    with pytest.raises(StrategyError, match=r"Odd.labels_per_row is 'two'"):
+
+        class Odd(Fixed):
+            labels_per_row = "two"

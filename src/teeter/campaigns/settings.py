@@ -224,8 +224,13 @@ class Settings:
             return
         from teeter.strategies.api import make_strategy
 
-        needs = make_strategy(self.strategy, self.options).needs
-        missing = needs - _HEAD_OUTPUTS[ClassifierKind(self.head)]
+        strategy = make_strategy(self.strategy, self.options)
+        if strategy.labels_per_row == "several":
+            raise InputError(
+                f"{self.strategy} picks items that may have several labels, and those of a "
+                "campaign have one: choose another strategy."
+            )
+        missing = strategy.needs - _HEAD_OUTPUTS[ClassifierKind(self.head)]
         if not missing:
             return
 

@@ -25,6 +25,7 @@ file                   what it computes
 ``probcover``          ProbCover
 ``kmeans``             k-means
 ``clustering``         average linkage, typical rows (TypiClust), round robin (Cluster-Margin)
+``several_labels``     MMC, CVIRS and rarity-weighted uncertainty, for rows with several labels
 ``facility_location``  facility location, herding, and lazy greedy maximisation
 ``fused``              Triton versions of ``ldm`` and ``seeding`` for recent GPUs; see its README.md
 =====================  ============================================================================

@@ -1,8 +1,10 @@
 """BADGE: k-means++ on gradient embeddings that are never built.
 
 The gradient of the loss with respect to the last layer, if the predicted class were the true one,
-is the outer product of the error ``a = p - onehot(argmax p)`` and the features ``z``. It has C D
-entries per row. A squared distance between two of them needs only two inner products:
+is the outer product of the error ``a = p - onehot(argmax p)`` and the features ``z``. If a row may
+have several labels, the loss is the sum of a binary one per label, and ``a = p - [p > 1/2]``. The
+gradient has C D entries per row. A squared distance between two of them needs only two inner
+products:
 
     |a|^2 |z|^2 + |a'|^2 |z'|^2 - 2 (a.a') (z.z')
 
@@ -26,8 +28,11 @@ __all__ = [
 ]
 
 
-def gradient_errors(logits: Tensor) -> Tensor:
-    """Return the errors ``p - onehot(argmax p)``: (N, C) -> (N, C)."""
+def gradient_errors(logits: Tensor, *, several: bool = False) -> Tensor:
+    """Return the errors ``p - onehot(argmax p)``, of several labels ``p - [p > 1/2]``: (N, C)."""
+    if several:
+        return torch.where(logits > 0, -(-logits).sigmoid(), logits.sigmoid())
+
     p = logits.softmax(dim=1)
     predicted = p.argmax(dim=1, keepdim=True)  # (N, 1)
 
@@ -122,6 +127,7 @@ def seed_gradients(
     n: int,
     *,
     generator: Generator,
+    several: bool = False,
 ) -> Tensor:
     """Pick n rows by BADGE: k-means++ on the gradient embeddings.
 
@@ -133,11 +139,12 @@ def seed_gradients(
         features: (N, D).
         n: number of picks, 1 to N.
         generator: source of randomness.
+        several: whether a row may have several labels.
 
     Returns:
         (n,) int64 positions in the order of picking.
     """
-    distance = GradientDistance(gradient_errors(logits), features)
+    distance = GradientDistance(gradient_errors(logits, several=several), features)
     descending_norms = (-distance.squares).argsort(stable=True)
     largest_gradient = int(descending_norms[0])
 

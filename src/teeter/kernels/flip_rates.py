@@ -6,6 +6,7 @@ On a ray, the flip rate of a row that predicts ``y`` is
 
 with its logits ``l`` and the change of the logits along the direction, ``v = Z E' + e``;
 ``kernels.ldm`` derives it. On the opposite ray it is the minimum over c instead of the maximum.
+With several labels per row it is the maximum over labels c of ``-v_c / l_c``, and at least 0.
 
 How it works
 ------------
@@ -85,6 +86,8 @@ def flip_rates(
     weight: Tensor,
     bias: Tensor | None,
     directions: Directions,
+    *,
+    several: bool = False,
 ) -> Tensor:
     """Return the flip rate ``1 / sigma*`` of each row on each ray.
 
@@ -93,12 +96,13 @@ def flip_rates(
         weight: (C, D).
         bias: (C,) or None.
         directions: directions to follow.
+        several: whether a row may have several labels, so that it flips with the first of them.
 
     Returns:
         (R, N), rays in the order E1, -E1, E2, ... 0 if the row never flips on the ray, infinite if
         it sits on a decision boundary and flips at once.
     """
-    rates = FlipRates(features, weight, bias)
+    rates = FlipRates(features, weight, bias, several=several)
     blocks = [rates.compute(chunk) for chunk in chunk_directions(directions, len(features))]
     return torch.cat(blocks)
 
@@ -113,10 +117,12 @@ class _Tile:
     """(D, n) in the precision of the noise; zeros in the padding."""
     predicted: Tensor
     """(n,) class y of each row."""
-    own_places: Tensor
-    """(n,) place of each row's own class in a (C, n) array that is flattened."""
+    own_places: Tensor | None
+    """(n,) place of each row's own class in a (C, n) array that is flattened. None if rows may have
+    several labels: the change of a label is then compared with no other."""
     inverse_gaps: Tensor
-    """(C, n) ``1 / (l_y - l_c)``; 0 at c = y and in the padding, infinite for ties."""
+    """(C, n) ``1 / (l_y - l_c)``; 0 at c = y and in the padding, infinite for ties. With several
+    labels ``-1 / l_c``."""
     tied: bool
     """Whether any class but y has a gap of 0, so that ``inverse_gaps`` has infinite entries."""
 
@@ -133,12 +139,17 @@ class FlipRates:
         features: Tensor,
         weight: Tensor,
         bias: Tensor | None,
+        *,
+        several: bool = False,
     ) -> None:
+        self.several = several
         self.features = features  # (N, D)
         self.weight = weight  # (C, D)
         self.bias = bias  # (C,) or None
         self.noise_dtype = _noise_dtype(features)
-        self.is_fused = self.noise_dtype == torch.bfloat16 and _is_fused(len(features), weight)
+        # The fused kernels know rows of one label only.
+        self.may_fuse = self.noise_dtype == torch.bfloat16 and not several
+        self.is_fused = self.may_fuse and _is_fused(len(features), weight)
         self._row_slices = list(self._cut_rows())
         # What all tiles take: inverse gaps and, on a GPU, the features in bfloat16.
         bytes_per_row = len(self.weight) * self.features.element_size()
@@ -155,9 +166,7 @@ class FlipRates:
             return self._compute_isotropic(*chunk)
 
         rank = chunk.bases.shape[2]
-        if self.noise_dtype == torch.bfloat16 and _is_fused_in_subspace(
-            len(self.features), self.weight, rank
-        ):
+        if self.may_fuse and _is_fused_in_subspace(len(self.features), self.weight, rank):
             if self._fused_rates is None:
                 from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
 
@@ -278,6 +287,8 @@ class FlipRates:
             logits = self.weight @ features  # (C, n)
         if self.bias is not None:
             logits += self.bias[:, None]
+        if self.several:
+            return self._make_tile_of_several(rows, features, logits)
 
         # Ties: classes whose logits equal the largest but for rounding have a gap of exactly 0. The
         # lowest of them is the prediction. The others flip the row at once on rays where they grow
@@ -304,6 +315,24 @@ class FlipRates:
             features=features.to(self.noise_dtype),
             predicted=predicted,
             own_places=predicted * len(padded_rows) + padded_rows,
+            inverse_gaps=inverse_gaps,
+            tied=bool(inverse_gaps.isinf().any()),
+        )
+
+    def _make_tile_of_several(self, rows: slice, features: Tensor, logits: Tensor) -> _Tile:
+        """Return a tile of rows (D, n) that may have several labels, with their logits (C, n)."""
+        # A logit that is 0 but for rounding is a label that the row does not have, and gets at once
+        # on rays where the logit grows.
+        gaps = logits.neg_()
+        rounding = _TIE * torch.finfo(gaps.dtype).eps * gaps.abs().amax(dim=0)
+        gaps.masked_fill_(gaps.abs() <= rounding, 0)
+        inverse_gaps = gaps.reciprocal_()
+        inverse_gaps[:, rows.stop - rows.start :] = 0
+        return _Tile(
+            rows=rows,
+            features=features.to(self.noise_dtype),
+            predicted=features.new_empty(0, dtype=torch.int64),
+            own_places=None,
             inverse_gaps=inverse_gaps,
             tied=bool(inverse_gaps.isinf().any()),
         )
@@ -391,7 +420,6 @@ def _fill_through_cache(
     would have to clear new memory first.
     """
     K, _, C, r = noise.shape
-    n = rates.shape[2]
     padded_n = tile.features.shape[1]
     # A power of 2 that depends on C alone, so that the working memory does not change how
     # products round.
@@ -423,9 +451,9 @@ def _fill_through_cache(
                     torch.amax(change, dim=1, out=group_highest)
                     torch.amin(change, dim=1, out=group_lowest)
 
-    # See _reduce_change for the signs.
-    rates[:, 0] = highest.view(K * BLOCK, padded_n)[:, :n]
-    rates[:, 1] = lowest.view(K * BLOCK, padded_n)[:, :n].abs_()
+    _write_extremes(
+        rates, tile, highest.view(K * BLOCK, padded_n), lowest.view(K * BLOCK, padded_n)
+    )
 
 
 def _cpu_tile_rows(C: int) -> int:
@@ -441,19 +469,28 @@ def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:
         tile: the rows.
         change: (B, C, padded n) v, changed in place to the ratios: it is the largest array.
     """
-    n = rates.shape[2]
     _divide_by_gaps(change, tile)
+    _write_extremes(rates, tile, change.amax(dim=1), change.amin(dim=1))
 
-    # The ratio of y itself is 0, so the maximum is not below 0 and the minimum not above.
-    rates[:, 0] = change.amax(dim=1)[:, :n]
-    rates[:, 1] = change.amin(dim=1)[:, :n].abs_()
+
+def _write_extremes(rates: Tensor, tile: _Tile, highest: Tensor, lowest: Tensor) -> None:
+    """Write the largest and smallest ratios (B, padded n) as the flip rates of two rays each."""
+    # The ratio of y itself is 0, so the maximum is not below 0 and the minimum not above. With
+    # several labels there is no such ratio.
+    if tile.own_places is None:
+        highest = highest.clamp_min_(0)
+        lowest = lowest.clamp_max_(0)
+    n = rates.shape[2]
+    rates[:, 0] = highest[:, :n]
+    rates[:, 1] = lowest[:, :n].abs_()
 
 
 def _divide_by_gaps(change: Tensor, tile: _Tile) -> None:
     """Turn v (B, C, padded n) into the ratios ``(v_c - v_y) / (l_y - l_c)``, in place."""
-    # By flat places: several times faster than a gather.
-    own_change = change.view(len(change), -1).index_select(1, tile.own_places)
-    change -= own_change[:, None]
+    if tile.own_places is not None:
+        # By flat places: several times faster than a gather.
+        own_change = change.view(len(change), -1).index_select(1, tile.own_places)
+        change -= own_change[:, None]
     change *= tile.inverse_gaps
     if tile.tied:  # 0 * inf: a tied class that does not move
         change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)

@@ -19,6 +19,13 @@ that flips a row on this ray is its rank by flip rate among the reference rows (
 and the LDM is the minimum over rays. The opposite direction, a second ray, takes the minimum over c
 instead of the maximum. Every value is an upper bound on the true LDM, exact along each ray.
 
+If a row may have several labels, it has those whose logit is above 0. Each is gained or lost once,
+at the strength ``-l_c / v_c`` if that is positive, and the row flips at the smallest of them:
+
+    1 / sigma* = max over c of -v_c / l_c, and at least 0.
+
+All else is the same.
+
 How it works
 ------------
 1. ``kernels.directions`` yields directions in blocks of 16 from named random streams. So the first
@@ -75,6 +82,7 @@ def ldm_by_rays(
     rays: int | None = None,
     reference: Tensor | None = None,
     sigma_max: float | None = None,
+    several: bool = False,
 ) -> Tensor:
     """Return the LDM of each row: the least disagreement that flips it on any of the rays.
 
@@ -86,6 +94,7 @@ def ldm_by_rays(
         rays: R, the number of rays. None: all. An odd number drops the last opposite ray.
         reference: (M, D) rows to measure the disagreement on. None: the candidates themselves.
         sigma_max: strength beyond which flips are ignored. None: unlimited.
+        several: whether a row may have several labels, of which any flips it.
 
     Returns:
         (N,) from 0 to 1; 1 for rows that never flip.
@@ -102,11 +111,11 @@ def ldm_by_rays(
         >>> ldm_by_rays(features, weight, bias, directions=directions)
         tensor([0.5000, 0.2500, 0.2500, 0.5000])
     """
-    candidate_rates = FlipRates(features, weight, bias)
+    candidate_rates = FlipRates(features, weight, bias, several=several)
     reference_rates = None
     M = len(features)
     if reference is not None:
-        reference_rates = FlipRates(reference, weight, bias)
+        reference_rates = FlipRates(reference, weight, bias, several=several)
         M = len(reference)
     least = _highest_counts(features, M)
 

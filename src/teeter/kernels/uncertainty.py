@@ -1,4 +1,8 @@
-"""How unsure a model is of each row, from its logits: entropy, margin and least confidence."""
+"""How unsure a model is of each row, from its logits: entropy, margin and least confidence.
+
+With ``several``, the C classes are independent labels, each with the sigmoid of its logit as its
+probability.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +17,38 @@ __all__ = [
 ]
 
 
-def entropy(logits: Tensor) -> Tensor:
+def entropy(logits: Tensor, *, several: bool = False) -> Tensor:
     """Return the entropy of the predicted class probabilities.
 
     Args:
         logits: (N, C).
+        several: whether the classes are independent labels, whose entropies are added.
 
     Returns:
-        (N,) in nats, from 0 (certain) to log C (every class equally probable).
+        (N,) in nats, from 0 (certain) to log C (every class equally probable), or to C log 2.
 
     Example:
         >>> import torch
         >>> entropy(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
         tensor([0.6931, 0.3653])
     """
+    if several:
+        p = logits.sigmoid()
+        q = (-logits).sigmoid()
+        return -(torch.xlogy(p, p) + torch.xlogy(q, q)).sum(dim=1)
+
     # xlogy is 0 where p is 0, also where p underflows.
     p = logits.softmax(dim=1)
     return -torch.xlogy(p, p).sum(dim=1)
 
 
-def margin(logits: Tensor) -> Tensor:
+def margin(logits: Tensor, *, several: bool = False) -> Tensor:
     """Return the difference between the two largest class probabilities.
 
     Args:
         logits: (N, C) with C >= 2.
+        several: whether the classes are independent labels. The margin is then that of the least
+            certain label, between having it and not having it.
 
     Returns:
         (N,) from 0 (a tie between two classes) to 1 (certain). The smallest values are the least
@@ -47,6 +59,10 @@ def margin(logits: Tensor) -> Tensor:
         >>> margin(torch.tensor([[1.0, 1.0, 0.0], [9.0, 0.0, 0.0]]))
         tensor([0.0000, 0.9996])
     """
+    if several:
+        # p - (1 - p) = tanh(logit / 2)
+        return (logits / 2).tanh().abs().amin(dim=1)
+
     p = logits.softmax(dim=1)
     top_two = p.topk(2, dim=1).values  # (N, 2), largest first
     return top_two[:, 0] - top_two[:, 1]

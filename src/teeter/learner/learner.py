@@ -724,6 +724,14 @@ class Learner:
                 "dataset instead."
             )
 
+        for strategy in (self.strategy, self.cold_start):
+            if strategy.labels_per_row == "several":
+                raise InputError(
+                    f"{strategy.name} picks rows that may have several labels, and a learner's "
+                    "have one: choose another strategy, or use teeter.select with "
+                    "Outputs(..., several=True)."
+                )
+
         minimum_values = {
             "pool_size": 1,
             "members": 2,

@@ -9,6 +9,7 @@
 ``sentence_transformers`` a frozen sentence encoder as a step of a scikit-learn pipeline
 ``inputs``                rows of arrays, lists and frames: count, take, split into batches
 ``pool_head``             ``PoolHead``: logistic regression that learns from unlabelled rows too
+``several_labels_head``   ``SeveralLabelsHead``: a logistic regression per label
 ``networks``              the networks of the paper, and how to build one by its name
 ========================= ========================================================================
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from teeter.models.outputs import OUTPUTS, Outputs
     from teeter.models.pool_head import ExampleRegression, PoolHead
     from teeter.models.sentence_transformers import SentenceEncoder
+    from teeter.models.several_labels_head import SeveralLabelsHead
     from teeter.models.sklearn_model import fit_head
     from teeter.models.torch_model import find_head
 
@@ -51,6 +53,7 @@ __all__ = [
     "Outputs",
     "PoolHead",
     "SentenceEncoder",
+    "SeveralLabelsHead",
     "Texts",
     "batches",
     "build_network",
@@ -91,6 +94,7 @@ __getattr__, __dir__ = import_lazily(
         "observe": ["dropout_logits", "stacked_logits"],
         "outputs": ["OUTPUTS", "Outputs"],
         "pool_head": ["ExampleRegression", "PoolHead"],
+        "several_labels_head": ["SeveralLabelsHead"],
         "torch_model": ["find_head"],
     },
 )

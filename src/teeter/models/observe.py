@@ -230,6 +230,10 @@ def _observe_model(
                 f"{type(data).__name__} are inputs for a network: give the columns themselves to "
                 f"a {type(model).__name__}."
             )
+        from teeter.models.several_labels_head import SeveralLabelsHead
+
+        if isinstance(model, SeveralLabelsHead):
+            return model.outputs(data)
         return observe_sklearn(model, data)
 
     if is_estimator_class(model):
@@ -255,7 +259,8 @@ def _observe_callable(
     batch_size: int,
 ) -> Outputs:
     """Observe a function from a batch to outputs, and put its results together."""
-    results = [_name_parts(model(batch)) for batch in batches(data, batch_size)]
+    returned = [model(batch) for batch in batches(data, batch_size)]
+    results = [_name_parts(result) for result in returned]
     if not results:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
 
@@ -278,14 +283,15 @@ def _observe_callable(
                 parts[name] = np.concatenate(arrays, axis=row_axis)
 
     # The message of ``Outputs`` names its arguments, which a callable does not have.
-    if "logits" in parts and "weight" not in parts:
+    several = isinstance(returned[0], Outputs) and returned[0].several
+    if "logits" in parts and "weight" not in parts and not several:
         logits = as_tensor(parts["logits"], "logits")
         if are_probabilities(logits):
             raise InputError(
                 "The model returned rows that are non-negative and sum to 1, as probabilities do: "
                 'return {"probabilities": p} instead, or return logits.'
             )
-    return Outputs(**parts)
+    return Outputs(**parts, several=several)
 
 
 def _name_parts(result: Any) -> Mapping[str, Any]:

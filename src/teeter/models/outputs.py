@@ -57,7 +57,9 @@ class Outputs:
         bias: (C,) the bias of the last layer.
         posterior_logits: (S, N, C) the logits of S samples of the model.
         probabilities: (N, C) the probabilities of the classes, for a model that has no logits.
-            Their logarithms become the logits.
+            Their logarithms become the logits, or their log odds if rows have several labels.
+        several: whether a row may have several labels, or none. The C classes are then labels that
+            are independent of each other: the probability of one is the sigmoid of its logit.
 
     Raises:
         InputError: if a shape is wrong, if shapes contradict each other, if a value is NaN,
@@ -79,6 +81,8 @@ class Outputs:
     weight: Tensor | None
     bias: Tensor | None
     posterior_logits: Tensor | None
+    several: bool
+    """Whether a row may have several labels, or none."""
     from_numpy: bool
     """Whether no tensor was given, so that the caller has not chosen a device either."""
 
@@ -91,7 +95,9 @@ class Outputs:
         posterior_logits: Array | None = None,
         *,
         probabilities: Array | None = None,
+        several: bool = False,
     ) -> None:
+        self.several = several
         given = (logits, features, weight, bias, posterior_logits, probabilities)
         has_tensor = any(isinstance(value, Tensor) for value in given)
         self.from_numpy = not has_tensor
@@ -105,20 +111,28 @@ class Outputs:
         self.bias = _as_valid_tensor(bias, "bias")
         self.posterior_logits = _as_valid_tensor(posterior_logits, "posterior_logits")
         if probabilities is not None:
-            self.logits = _log_probabilities(probabilities)
+            compute_logits = _log_odds if several else _log_probabilities
+            self.logits = compute_logits(probabilities)
 
         self._check_rows()
         self._check_widths()
 
         sizes = self._sizes("classes")
         _require_same_size(sizes, "classes")
-        if sizes and sizes[0][1] < 2:
+        fewest_classes = 1 if several else 2
+        if sizes and sizes[0][1] < fewest_classes:
             name, classes = sizes[0]
+            if several:
+                raise InputError(f"{name} has no labels: at least 1 is needed.")
             raise InputError(
                 f"{name} has {classes} class: at least 2 are needed (a binary head [w] is [0; w])."
             )
 
         self._check_head()
+        if several:
+            self._check_independent_logits(has_probabilities=probabilities is not None)
+            return
+
         # Probabilities instead of logits: their softmax would rank rows wrongly. With features and
         # head, the logits were compared with those of the head.
         if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
@@ -138,6 +152,8 @@ class Outputs:
         for name, value in self._tensors().items():
             shape = tuple(value.shape)
             shapes.append(f"{name}={shape}")
+        if self.several:
+            shapes.append("several=True")
         return f"Outputs({', '.join(shapes)})"
 
     def __len__(self) -> int:
@@ -196,6 +212,7 @@ class Outputs:
             weight=self.weight,
             bias=self.bias,
             posterior_logits=posterior_logits.to(self.device),
+            several=self.several,
         )
 
     def take(self, rows: Tensor | np.ndarray[Any, np.dtype[np.int64]]) -> Outputs:
@@ -232,6 +249,7 @@ class Outputs:
         """Return a copy with other tensors, which are not checked again."""
         # Not Outputs(...), which would look for NaN in all rows again.
         copy = object.__new__(Outputs)
+        copy.several = self.several
         copy.from_numpy = self.from_numpy
         for name in _AXES:
             value = changes.get(name, getattr(self, name))
@@ -291,6 +309,18 @@ class Outputs:
 
         if self.logits is not None and len(self):
             self._check_logits(self.logits, self.features, self.weight)
+
+    def _check_independent_logits(self, *, has_probabilities: bool) -> None:
+        """Refuse probabilities that were passed as logits of several labels."""
+        if self.logits is None or has_probabilities or self.has("head"):
+            return
+
+        # All zeros are the logits of a model that knows nothing.
+        if self.logits.numel() and self.logits.min() >= 0 and 0 < self.logits.max() <= 1:
+            raise InputError(
+                "All logits are between 0 and 1, as probabilities are: pass them as "
+                "probabilities= instead. If they are logits, pass their sigmoid as probabilities=."
+            )
 
     def _check_logits(
         self,
@@ -353,6 +383,18 @@ def _log_probabilities(probabilities: Array) -> Tensor:
     # log 0 would be infinite.
     smallest = torch.finfo(tensor.dtype).tiny
     return tensor.clamp_min(smallest).log_()
+
+
+def _log_odds(probabilities: Array) -> Tensor:
+    """Return the log odds of independent probabilities (N, C), all finite."""
+    tensor = _as_valid_tensor(probabilities, "probabilities")
+    if tensor is None or bool(((tensor < 0) | (tensor > 1)).any()):
+        raise InputError(
+            "The probabilities of several labels must be from 0 to 1: pass scores of another kind "
+            "as logits=."
+        )
+    # The log odds of 0 and 1 would be infinite.
+    return tensor.logit(eps=torch.finfo(tensor.dtype).eps)
 
 
 def _compute_logits(

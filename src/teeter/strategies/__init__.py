@@ -1,7 +1,8 @@
 """Strategies by name. Each is a thin class over a kernel, under the contract of ``base``.
 
 ``ABLATIONS`` names those of the LDM paper that leave out or replace a part of LDM-S. They are for
-comparisons, and listings show them apart from the others.
+comparisons, and listings show them apart from the others. ``SEVERAL_LABELS`` names those that only
+rows with several labels can use.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from teeter.strategies import (
     diverse,
     herding,
     ldm,
+    several_labels,
     uncertainty,
 )
-from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy, registry
+from teeter.strategies.base import (
+    Context,
+    ScoringStrategy,
+    Strategy,
+    TopKStrategy,
+    registry,
+)
 
 __all__ = [
     "ABLATIONS",
+    "SEVERAL_LABELS",
     "Context",
     "ScoringStrategy",
     "Strategy",
@@ -42,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 # Importing a family registers it.
-_BUILT_IN = (ablations, diverse, herding, ldm, uncertainty)
+_BUILT_IN = (ablations, diverse, herding, ldm, several_labels, uncertainty)
 
 ABLATIONS = frozenset(
     name
@@ -50,3 +59,10 @@ ABLATIONS = frozenset(
     if strategy.__module__ == ablations.__name__
 )
 """The names of the paper's ablations of LDM-S."""
+
+SEVERAL_LABELS = frozenset(
+    name
+    for name, strategy in registry.loaded_classes().items()
+    if strategy.labels_per_row == "several"
+)
+"""The names of the strategies for rows that may have several labels only."""

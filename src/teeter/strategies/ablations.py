@@ -38,6 +38,7 @@ class Ldm(LdmEstimator, TopKStrategy):
     """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
+    labels_per_row = "any"
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
@@ -50,6 +51,7 @@ class SeedingCosine(Strategy):
     """Draw rows by squared cosine distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
     needs = frozenset({"features"})
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return a uniformly drawn first row, then rows drawn by distance."""
@@ -61,6 +63,7 @@ class SeedingL2(Strategy):
     """Draw rows by squared Euclidean distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
     needs = frozenset({"features"})
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return a uniformly drawn first row, then rows drawn by distance."""

@@ -163,7 +163,8 @@ def select(
         outputs: model outputs of the N candidates.
         n: the number of rows, 1 to N.
         labelled: model outputs of the L labelled rows, for strategies that use them.
-        labels: (L,) classes of the labelled rows, 0 to C - 1, for strategies that use them.
+        labels: (L,) classes of the labelled rows, 0 to C - 1, for strategies that use them; (L, C)
+            of 0 and 1 if rows may have several labels.
         options: options of the strategy, if it is given by its name: ``{"rays": 1024}``.
         seed: the same seed gives the same picks.
         device: where to compute. By default the device of the outputs, or a GPU if they came from
@@ -288,7 +289,8 @@ def build_context(
 
     label_tensor = None
     if labels is not None:
-        label_tensor = _validate_labels(labels, labelled, outputs.n_classes, compute_device)
+        validate = _validate_marks if outputs.several else _validate_labels
+        label_tensor = validate(labels, labelled, outputs.n_classes, compute_device)
 
     return Context(
         candidates=np.arange(len(outputs)),
@@ -307,6 +309,11 @@ def _validate_labelled(outputs: Outputs, labelled: object) -> None:
     if not isinstance(labelled, Outputs):
         raise InputError(
             f"labelled is a {type(labelled).__name__}: wrap the model outputs in teeter.Outputs."
+        )
+
+    if labelled.several != outputs.several:
+        raise InputError(
+            "The candidates and the labelled rows must both be Outputs(several=True), or neither."
         )
 
     # Features are (N, D), logits (N, C) and posterior logits (S, N, C): the row counts may differ,
@@ -347,3 +354,23 @@ def _validate_labels(
         bound = "" if n_classes is None else f" to {n_classes - 1}"
         raise InputError(f"labels range from {lowest} to {highest}: classes are 0{bound}.")
     return classes
+
+
+def _validate_marks(
+    labels: object, labelled: Outputs | None, n_classes: int | None, device: torch.device
+) -> Tensor:
+    """Return which of several labels each labelled row has: (L, C) of 0 and 1."""
+    marks = as_integers(labels, "labels", device)
+    if marks.ndim != 2 or n_classes not in (None, marks.shape[1]):
+        raise InputError(
+            f"labels has shape {tuple(marks.shape)}: for several labels per row, pass a matrix of "
+            f"0 and 1 with a column for each of the {n_classes or ''} labels."
+        )
+    if labelled is not None and len(labelled) != len(marks):
+        raise InputError(
+            f"There are {len(labelled)} labelled rows and {len(marks)} rows of labels: pass one "
+            "per row."
+        )
+    if bool(((marks != 0) & (marks != 1)).any()):
+        raise InputError("labels must be 0 or 1 if rows may have several of them.")
+    return marks

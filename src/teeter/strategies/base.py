@@ -69,7 +69,7 @@ class Context:
     labelled: Outputs | None = None
     """Model outputs of the L labelled rows."""
     labels: Tensor | None = None
-    """(L,) classes of the labelled rows, if passed."""
+    """(L,) classes of the labelled rows, if passed; (L, C) of 0 and 1 if rows may have several."""
     waiting: Tensor | None = None
     """(W, D) features of rows that were picked before, and whose labels are not known yet."""
     n_classes: int | None = None
@@ -147,6 +147,9 @@ class Strategy(ABC):
     """
     optional_needs: ClassVar[frozenset[str]] = frozenset()
     """What is used if present: ``labelled`` rows, and rows that are ``waiting`` for a label."""
+    labels_per_row: ClassVar[Literal["one", "several", "any"]] = "one"
+    """Whether it takes outputs of rows with one label, with several (``Outputs(several=True)``), or
+    both."""
 
     def __init_subclass__(cls) -> None:
         """Refuse needs that no model output can meet, and an unknown ``best``."""
@@ -156,6 +159,11 @@ class Strategy(ABC):
         if isinstance(needs, str) or not set(needs) <= OUTPUTS:
             raise StrategyError(
                 f"{cls.__name__} needs {needs!r}: use a set of names from {sorted(OUTPUTS)}."
+            )
+        if cls.labels_per_row not in ("one", "several", "any"):
+            raise StrategyError(
+                f"{cls.__name__}.labels_per_row is {cls.labels_per_row!r}: it must be 'one', "
+                "'several' or 'any'."
             )
         best = getattr(cls, "best", "smallest")
         if best not in ("smallest", "largest"):
@@ -194,6 +202,7 @@ class Strategy(ABC):
     @final
     def _prepare(self, context: Context) -> Context:
         """Check that all needs are met, and compute logits from features and head if necessary."""
+        self._require_labels_per_row(context.outputs)
         for need in sorted(self.needs - {"labelled"}):
             if not context.outputs.has(need):
                 usable = ", ".join(_usable_strategies(context))
@@ -209,6 +218,24 @@ class Strategy(ABC):
         if "logits" not in self.needs:
             return context
         return replace(context, outputs=context.outputs.with_logits())
+
+    @final
+    def _require_labels_per_row(self, outputs: Outputs) -> None:
+        """Refuse outputs of rows with several labels, or with one, if it cannot take them."""
+        kind: Literal["one", "several"] = "several" if outputs.several else "one"
+        if self.labels_per_row in (kind, "any"):
+            return
+
+        usable = ", ".join(_names_for(kind))
+        if outputs.several:
+            raise InputError(
+                f"{self.name} picks rows that have one label each, but these may have several: use "
+                f"{usable}."
+            )
+        raise InputError(
+            f"{self.name} picks rows that may have several labels: pass Outputs(..., "
+            f"several=True), or use {usable}."
+        )
 
     @final
     def _require_tensor(self, values: object, meaning: str) -> None:
@@ -296,11 +323,21 @@ def _usable_strategies(context: Context) -> list[str]:
     if context.labelled is not None:
         available.add("labelled")
 
-    usable = []
+    classes = registry.loaded_classes()
+    kind: Literal["one", "several"] = "several" if context.outputs.several else "one"
+    return [name for name in _names_for(kind) if classes[name].needs <= available]
+
+
+def _names_for(kind: Literal["one", "several"]) -> list[str]:
+    """Return the names of the strategies for rows with one label, or with several.
+
+    Plugins are not loaded for this.
+    """
+    names = []
     for name, cls in registry.loaded_classes().items():
-        if cls.needs <= available:
-            usable.append(name)
-    return sorted(usable)
+        if cls.labels_per_row in (kind, "any"):
+            names.append(name)
+    return sorted(names)
 
 
 def validate_count(n: int, rows: int) -> None:

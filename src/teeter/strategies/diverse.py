@@ -53,6 +53,7 @@ class CoreSet(Strategy):
     """Pick the row farthest from labelled rows and earlier picks, each time [Sener 2018]."""
 
     needs = frozenset({"features", "labelled"})
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the farthest row, then the row farthest from all before it, and so on."""
@@ -115,6 +116,7 @@ class TypiClust(Strategy):
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled"})
+    labels_per_row = "any"
     neighbours: int = 20
     """A row is typical if this many rows of its cluster are near."""
     max_clusters: int = 500
@@ -300,13 +302,21 @@ class Badge(Strategy):
     """Pick rows whose loss gradients are large and diverse [Ash et al. 2020]."""
 
     needs = frozenset({"logits", "features"})
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of largest gradient, then rows drawn by distance to earlier picks."""
         # Algorithm 1 of the paper: the gradient embedding of a row is (p - onehot(argmax p)) (x) z,
         # and k-means++ picks among the embeddings. Plain k-means++ starts with a random row; the
         # authors' code starts with the largest norm, and so does this one.
-        return seed_gradients(context.logits, context.features, n, generator=context.generator)
+        # With several labels it is (p - [p > 1/2]) (x) z.
+        return seed_gradients(
+            context.logits,
+            context.features,
+            n,
+            generator=context.generator,
+            several=context.outputs.several,
+        )
 
 
 @registry.register("bait")

@@ -109,6 +109,7 @@ class LdmEstimator:
         *,
         seed: int,
         reference: Tensor | None = None,
+        several: bool = False,
     ) -> Tensor:
         """Estimate the least disagree metric of each row.
 
@@ -118,6 +119,7 @@ class LdmEstimator:
             bias: (C,) its bias, or None.
             seed: the seed of the directions.
             reference: (M, D) rows on which flips are counted. By default the candidates.
+            several: whether a row may have several labels, of which any flips it.
 
         Returns:
             (N,) estimates in [0, 1].
@@ -125,6 +127,11 @@ class LdmEstimator:
         # Both methods estimate L(g, x) = inf of rho(h, g) over heads h with h(x) != g(x), where rho
         # is the share of reference rows on which h and g, the trained head, disagree.
         if self.method == "gaussian":
+            if several:
+                raise InputError(
+                    "method='gaussian' is for rows that have one label each: use 'rays' for rows "
+                    "that may have several."
+                )
             sigmas = paper_sigmas()
             if self.sigmas is not None:
                 sigmas = sorted(self.sigmas)  # Algorithm 1 goes from small strengths to large ones
@@ -151,6 +158,7 @@ class LdmEstimator:
             rays=rays,
             reference=reference,
             sigma_max=self.sigma_max,
+            several=several,
         )
 
 
@@ -159,6 +167,7 @@ class LdmS(LdmEstimator, ScoringStrategy):
     """Pick diverse rows of small least disagree metric by LDM-Seeding [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
+    labels_per_row = "any"
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
@@ -192,6 +201,7 @@ def estimate_ldm(estimator: LdmEstimator, context: Context) -> Tensor:
         context.bias,
         seed=seed,
         reference=reference,
+        several=context.outputs.several,
     )
     context.notes["ldm"] = ldm
     return ldm

@@ -39,6 +39,7 @@ class Random(Strategy):
     """Pick rows uniformly at random, without replacement."""
 
     needs = frozenset()
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the positions of the n smallest of N uniform draws."""
@@ -54,13 +55,14 @@ class Entropy(TopKStrategy):
     """Pick the rows whose predicted probabilities have the largest entropy [Shannon 1948]."""
 
     needs = frozenset({"logits"})
+    labels_per_row = "any"
     best: ClassVar[Literal["largest"]] = "largest"
     row_independent: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return the entropy in nats."""
         # H(y | x) = -sum over c of p_c log p_c, at most log C.
-        return uncertainty.entropy(context.logits)
+        return uncertainty.entropy(context.logits, several=context.outputs.several)
 
 
 @registry.register("margin")
@@ -68,14 +70,15 @@ class Margin(TopKStrategy):
     """Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."""
 
     needs = frozenset({"logits"})
+    labels_per_row = "any"
     best: ClassVar[Literal["smallest"]] = "smallest"
     row_independent: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return the difference between the two largest probabilities."""
         # p_(1) - p_(2), the most probable class minus the second. With two classes the order is
-        # that of the entropy.
-        return uncertainty.margin(context.logits)
+        # that of the entropy. With several labels, the smallest |p_c - (1 - p_c)|.
+        return uncertainty.margin(context.logits, several=context.outputs.several)
 
 
 @registry.register("least-confidence")

@@ -198,16 +198,17 @@ def list_campaigns(request: Request) -> list[ServedCampaign]:
 def show_new_campaign(request: Request) -> Response:
     """Show the form for a new campaign."""
     # Strategies load torch, which the server otherwise leaves to its worker process.
-    from teeter.strategies import names
+    from teeter.strategies import SEVERAL_LABELS, names
 
     require_campaign_creator(request)
     workspace = get_workspace(request)
+    strategies = [name for name in names() if name not in SEVERAL_LABELS]
     return render_page(
         request,
         "new.html",
         folders=workspace.list_folders(),
         settings=offered_settings(),
-        choices={"strategy": names(), "encoder": [AUTO, *encoder_names()]},
+        choices={"strategy": strategies, "encoder": [AUTO, *encoder_names()]},
         auto_choices=[choose_encoder(kind).sentence for kind in ContentKind],
         limit=workspace.auth.config.upload_limit,
     )
