@@ -87,6 +87,7 @@ class MaxHerding(HerdingOptions, Strategy):
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled", "waiting"})
+    labels_per_row = "any"
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row that covers most, then the row that covers most of the rest, and so on."""
