@@ -23,6 +23,7 @@ from server.browsers import (
     wait_until,
     wait_until_drawn,
 )
+from server.labelled_campaigns import make_labelled_campaign
 from server.servers import HARMFUL, TeeterServeProcess, make_image_campaign, make_text_campaign
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.settings import Settings
@@ -528,9 +529,9 @@ def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_with_ten_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> None:
+def test_with_seventeen_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "many.teeter"
-    create_campaign_with_classes(file, 12)
+    create_campaign_with_classes(file, 17)
     problems: list[str] = []
     with page_server(file) as address:
         page = open_page(browser, address, problems)
@@ -569,4 +570,114 @@ def test_long_class_names_do_not_make_a_page_wider_than_a_phone(
         page = open_page(browser, address, problems, viewport=PHONE, has_touch=True)
         page.locator("#why .near").wait_for()
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_a_campaign_is_labelled_to_its_end(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "few.teeter"
+    campaign = Campaign.make(["one text", "another text"], ["ham", "spam"], at=file, name="few")
+    campaign.database.close()
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = open_page(browser, address, problems)
+
+        # A class is added where it is missed, and the next answer can have it.
+        page.locator("#stage .words").wait_for()
+        page.get_by_role("button", name="Add class").click()
+        page.locator("#adding input").fill("HAM")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("#adding .alarm")).to_contain_text("ham")
+        page.locator("#adding input").fill("card_payment_wrong_exchange_rate")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator(".choice")).to_have_count(3)
+        page.locator("#stage .words").wait_for()
+        page.keyboard.press("3")
+        expect_saved(page, 1)
+        last = page.locator("#last li b").first
+        sync_api.expect(last).to_have_text("card_payment_wrong_exchange_rate")
+
+        # A comment is there when it is asked for, and goes with the answer.
+        sync_api.expect(page.locator("#comment")).to_be_hidden()
+        page.get_by_role("button", name="Comment").click()
+        page.keyboard.type("1 of 2")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("#comment")).to_be_visible()
+        page.keyboard.press("1")
+        sync_api.expect(page.locator("#stage")).to_contain_text("Done: 2 labelled")
+        sync_api.expect(page.locator("#choices")).to_be_hidden()
+        check_accessibility(page, "the end")
+        for title in ("Review", "Export", "Model"):
+            sync_api.expect(page.locator("#stage").get_by_role("link", name=title)).to_be_visible()
+
+        page.keyboard.press("Backspace")
+        sync_api.expect(page.locator("#choices")).to_be_visible()
+        sync_api.expect(page.locator("#comment")).to_be_hidden()
+        campaign = Campaign.open(file)
+        wait_until(lambda: any(line.get("comment") == "1 of 2" for line in campaign.history()))
+        campaign.database.close()
+        page.context.close()
+    assert len(problems) == 1
+    assert "422" in problems[0], "only the name that was taken"
+
+
+@pytest.mark.slow
+def test_buttons_on_a_phone_are_as_large_as_a_finger(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "many.teeter"
+    create_campaign_with_classes(file, 16)
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = open_page(browser, address, problems, **phone)
+        page.locator("#stage .words").wait_for()
+        boxes = [button.bounding_box() for button in page.locator(".choice").all()]
+        assert len(boxes) == 16
+        assert len({round(box["width"]) for box in boxes}) == 1
+        buttons = [*boxes, *(b.bounding_box() for b in page.locator(".others button").all())]
+        assert all(box["height"] >= 48 for box in buttons)
+
+        undo = page.get_by_role("button", name="Undo").bounding_box()
+        assert undo["y"] + undo["height"] <= PHONE["height"], "in reach without scrolling"
+        page.context.close()
+
+        campaign = Campaign.open(file)
+        campaign.classes.add("the seventeenth")
+        campaign.database.close()
+        page = open_page(browser, address, problems, **phone)
+        page.locator("#stage .words").wait_for()
+        sync_api.expect(page.locator("#find")).to_be_hidden()
+
+        # The first browser was of the same person, who says so once.
+        sync_api.expect(page.locator("#shared-name")).to_be_visible()
+        page.get_by_role("button", name="That was me").tap()
+        sync_api.expect(page.locator("#shared-name")).to_be_hidden()
+        page.reload()
+        page.locator("#stage .words").wait_for()
+        sync_api.expect(page.locator("#shared-name")).to_be_hidden()
+        page.context.close()
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_the_reason_of_a_pick_is_a_sentence(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "texts.teeter"
+    make_labelled_campaign(file, 40)
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = open_page(browser, address, problems)
+        why = page.locator("#why")
+        why.locator(".near").wait_for()
+        shares = why.locator(".odds .number").all_inner_texts()
+        is_sure = float(shares[0].rstrip("%")) >= 80
+        names = why.locator(".odds > span:not(.number)").all_inner_texts()
+        sentence = f"The model is unsure between {names[0]} and {names[1]}."
+        if is_sure:
+            sentence = f"The model expects {names[0]}. Your answer shows whether it is right."
+        assert why.locator("p").first.inner_text() == sentence
+
+        details = why.get_by_text("in its batch")
+        sync_api.expect(details).to_be_hidden()
+        why.get_by_text("Details").click()
+        sync_api.expect(details).to_contain_text("LDM")
+        page.context.close()
     assert problems == []

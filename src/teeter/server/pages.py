@@ -35,6 +35,9 @@ from teeter.server.workspace import ServedCampaign
 QUESTIONS_ON_PAGE = 40
 """Items that the labelling page has when it is loaded."""
 
+_MOST_BUTTONS = 16
+"""Classes up to which all have a button of the same size. Above, a field finds them by name."""
+
 _templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
 
 _templates.env.filters["pluralize"] = pluralize
@@ -43,6 +46,7 @@ _templates.env.globals |= {
     "action_keys": action_keys,
     "key_caption": key_caption,
     "max_shortcuts": MAX_SHORTCUTS,
+    "most_buttons": _MOST_BUTTONS,
 }
 
 

@@ -231,7 +231,7 @@ def test_with_more_classes_than_keys_actions_have_capitals(tmp_path: Path) -> No
 
 
 def test_two_browsers_that_answer_as_me_are_told(client: TestClient) -> None:
-    warning = "Another browser has opened this page as me in the last hour."
+    warning = "Another browser is here as me, too."
     assert warning not in client.get("/c/texts").text
     assert warning not in client.get("/c/texts").text
 

@@ -1,6 +1,6 @@
 // Find a class by typing: the field filters the class buttons, Enter chooses the marked one.
 //
-// It is there with more than nine classes. With more classes than shortcuts, every letter goes into it.
+// It is there with more than 16 classes. With more classes than shortcuts, every letter goes into it.
 
 import { byId } from "./shared.js";
 
@@ -24,6 +24,7 @@ export class ClassFinder {
 
   get isThere() { return this.#field !== null; }
   get isEmpty() { return !this.#field?.value; }
+  get text() { return this.#field?.value ?? ""; }
 
   focus() { this.#field.focus(); }
 

@@ -5,7 +5,7 @@
 
 import { ClassFinder, typesToFind } from "./class_finder.js";
 import { Outbox, isUndo } from "./outbox.js";
-import { apiUrl, byId, element, imageUrl, percent, requestJson, showItem, start } from "./shared.js";
+import { apiUrl, breakable, byId, element, imageUrl, percent, requestJson, showItem, start } from "./shared.js";
 
 const isReviewing = start.mode === "suspects";
 const isDeciding = start.mode === "decide";
@@ -16,6 +16,7 @@ const PRELOADED = 6;  // images that the browser loads in advance
 const MAX_COLUMNS = 5;  // class buttons in a row
 const RECENT = 10;  // answers listed beside the item
 const POLL = 3000;  // milliseconds between two looks at the campaign's state
+const SURE = 0.8;  // probability from which a model is not called unsure
 
 let queue = start.questions;  // items to show next
 let current = null;  // the item that is shown
@@ -34,6 +35,8 @@ const outbox = new Outbox({
   onFailed: handleFailure,
 });
 
+const comment = byId("comment");
+const adding = byId("adding");  // null for those who may not add a class
 const HIDDEN_KEY = "teeter-suggestions-hidden";
 const suggestSwitch = byId("suggest");  // null if the campaign has no suggestions
 
@@ -213,7 +216,7 @@ function answer(kind, label) {
   if (!current || (isDeciding && kind === "unsure")) return;
 
   const item = current;
-  const comment = byId("comment").value.trim() || null;
+  const remark = comment.value.trim() || null;
   const isConfirmed = kind === "keep" || (item.isSuspect && kind === "label" && label === item.answer);
 
   // Outside of labelling, a skip records nothing.
@@ -222,20 +225,21 @@ function answer(kind, label) {
   } else if (isConfirmed) {
     if (!item.isSuspect) return;
     remember(item, `${item.answer} confirmed`);
-    outbox.post("keep", { item: item.item, comment });
+    outbox.post("keep", { item: item.item, comment: remark });
   } else if (isDeciding) {
     remember(item, label ?? kind);
-    outbox.post("decisions", { item: item.item, label: label ?? null, comment });
+    outbox.post("decisions", { item: item.item, label: label ?? null, comment: remark });
   } else {
     // Stored with the answer, to measure whether suggestions influence people.
     const shown = visibleSuggestion();
     const suggestion = shown && { source: shown.source, label: shown.label };
     remember(item, label ?? kind);
     const origin = isReviewing ? "seen" : "single";
-    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment, suggestion, origin });
+    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment: remark, suggestion, origin });
   }
 
-  byId("comment").value = "";
+  comment.value = "";
+  closeComment();
   finder.clear();
   showNext();
 }
@@ -331,8 +335,9 @@ function draw() {
     const remark = describeMode();
     if (remark) say(remark);
   } else {
-    byId("stage").replaceChildren(element("p", { class: "soft", text: describeEmptyStage() }));
+    byId("stage").replaceChildren(...drawEmptyStage());
   }
+  byId("stage").closest(".work").classList.toggle("finished", !current && isFinished);
 
   for (const button of buttons) {
     button.classList.toggle("current", Boolean(current?.answer) && button.dataset.label === current.answer);
@@ -381,6 +386,20 @@ function describeMode() {
   return null;
 }
 
+function drawEmptyStage() {
+  const isDone = start.mode === "label" && isFinished && !heldByOthers;
+  if (!isDone) return [element("p", { class: "soft", text: describeEmptyStage() })];
+
+  const pages = [["Review", "review"], ["Export", "export"], ["Model", "answer"]];
+  const links = pages
+    .filter(([, permission]) => start.permissions.includes(permission))
+    .map(([title]) => element("a", { class: "button", href: `/c/${start.slug}/${title.toLowerCase()}`, text: title }));
+  return [
+    element("p", { class: "words short", text: `Done: ${labelled.toLocaleString()} labelled` }),
+    element("p", { class: "pages" }, ...links),
+  ];
+}
+
 function describeEmptyStage() {
   if (isDeciding) {
     if (!isFinished) return "Looking for disagreements…";
@@ -390,26 +409,26 @@ function describeEmptyStage() {
 
   if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
   if (!isFinished) return "Choosing the next items…";
-  if (!heldByOthers) return "Nothing is left to label.";
   return "Nothing is left for you at the moment. Other annotators have the remaining items. If they do not answer in time, you may get some of these items. An owner can also release them on the Team page.";
 }
 
 function drawWhy() {
   const why = byId("why");
+  const isOpen = why.querySelector("details")?.open ?? false;
   why.replaceChildren();
 
   if (!current) why.append(element("p", { class: "soft", text: "–" }));
   else if (isDeciding) drawAnswers(why);
   else if (current.isSuspect) why.append(element("p", { text: describeSuspect() }));
   else if (current.isCorrection || !current.pick) why.append(element("p", { text: "You have answered this item before." }));
-  else drawPick(why);
+  else drawPick(why, isOpen);
 }
 
 function describeSuspect() {
   return `A model trained without this label gives it a probability of ${percent(current.chance)} and predicts ${current.predicted}.`;
 }
 
-function drawPick(why) {
+function drawPick(why, isOpen) {
   const reason = blindReason();
 
   if (reason) {
@@ -418,9 +437,12 @@ function drawPick(why) {
     return;
   }
 
-  why.append(element("p", { text: describePick() }));
+  why.append(element("p", {}, ...describeReason()));
   drawProbabilities(why);
   drawNeighbours(why);
+  const details = element("details", {}, element("summary", { text: "Details" }), element("p", { class: "soft", text: describePick() }));
+  details.open = isOpen;
+  why.append(details);
 }
 
 // Why an item is shown without the model's opinion; null if it is shown with it.
@@ -433,17 +455,27 @@ function blindReason() {
   return null;
 }
 
+// Why a model would learn from this item, in one sentence.
+function describeReason() {
+  const { predicted, probability } = current.pick;
+  const [first, second] = predictedShares();
+  if (predicted === null) return ["Chosen to cover the data, because there is no model yet."];
+  if (first[1] >= SURE) return ["The model expects ", nameClass(first[0]), ". Your answer shows whether it is right."];
+  if (second) return ["The model is unsure between ", nameClass(first[0]), " and ", nameClass(second[0]), "."];
+  return ["The model is unsure about this item: ", nameClass(predicted), " has ", percent(probability), "."];
+}
+
+const nameClass = (name) => element("b", {}, ...breakable(name));
+
 function describePick() {
   const { rank, predicted, scores } = current.pick;
-  if (predicted === null) {
-    const covers = scores.covers > 0 ? ` It covers ${scores.covers} items.` : "";
-    return `Chosen to cover the data, because there is no model yet (rank ${rank}).${covers}`;
-  }
-
   const chosen = `Chosen by ${start.strategy}, rank ${rank} in its batch.`;
-  if (scores.covers > 0) return `${chosen} It covers ${scores.covers} items that the model is unsure of.`;
+  if (scores.covers > 0) {
+    const unsure = predicted === null ? "" : " that the model is unsure of";
+    return `${chosen} It covers ${scores.covers} items${unsure}.`;
+  }
   if (scores.ldm === undefined) return chosen;
-  return `${chosen} LDM ${scores.ldm.toPrecision(2)}: a small change to the model would change its prediction for this item.`;
+  return `${chosen} LDM ${scores.ldm.toPrecision(2)}: the smaller it is, the smaller a change to the model would change its prediction.`;
 }
 
 function drawAnswers(why) {
@@ -462,10 +494,16 @@ function drawAnswers(why) {
   why.append(element("ul", { class: "given" }, ...lines), element("p", { class: "soft", text: label }));
 }
 
-function drawProbabilities(why) {
+// Pairs of a class and its probability, the most likely first; one pair until the others have arrived.
+function predictedShares() {
   const { predicted, probability } = current.pick;
-  let shares = current.explanation?.probabilities ?? [];
-  if (!shares.length && predicted) shares = [[predicted, probability]];
+  const shares = current.explanation?.probabilities ?? [];
+  if (shares.length || predicted === null) return shares;
+  return [[predicted, probability]];
+}
+
+function drawProbabilities(why) {
+  const shares = predictedShares();
   if (!shares.length) return;
 
   const rows = element("div", { class: "odds", role: "group", "aria-label": "Predicted probabilities" });
@@ -473,7 +511,7 @@ function drawProbabilities(why) {
     const bar = element("i");
     bar.style.width = `${100 * share}%`;
     rows.append(
-      element("span", { text: name }),
+      element("span", {}, ...breakable(name)),
       element("div", { class: "track" }, bar),
       element("span", { class: "number", text: percent(share) }));
   }
@@ -567,7 +605,7 @@ function makeClassButton({ name, shortcut, description }) {
   });
 
   if (key) button.append(element("kbd", { text: key }));
-  button.append(name);
+  button.append(...breakable(name));
   return button;
 }
 
@@ -577,10 +615,10 @@ function releaseFocus(event) {
 }
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
 
   const { target } = event;
-  if (target === byId("comment")) {
+  if (target === comment) {
     if (event.key === "Enter" || event.key === "Escape") {
       event.preventDefault();
       target.blur();
@@ -601,7 +639,7 @@ function onKey(event) {
 }
 
 function actionFor(event) {
-  if (event.key === "Enter") return () => byId("comment").focus();
+  if (event.key === "Enter") return openComment;
   if (typesToFind) return actionWhileFinding(event);
 
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -616,6 +654,51 @@ function actionWhileFinding(event) {
 
   if (event.key.length === 1) finder.focus();  // the letter itself is typed into the field
   return null;
+}
+
+// ---- Comments, new classes, and other browsers
+
+function openComment() {
+  comment.hidden = false;
+  byId("write").ariaExpanded = "true";
+  comment.focus();
+}
+
+// What is written stays in sight until it goes with an answer.
+function closeComment() {
+  comment.hidden = !comment.value.trim();
+  byId("write").ariaExpanded = String(!comment.hidden);
+}
+
+function askForClass() {
+  adding.showModal();
+  const field = adding.querySelector("input");
+  if (!finder.isEmpty) field.value = finder.text;
+  field.focus();
+}
+
+async function addClass(event) {
+  event.preventDefault();
+  const output = adding.querySelector("output");
+  try {
+    await requestJson(apiUrl("/classes"), { name: adding.querySelector("input").value });
+    location.reload();  // with its key, which may be another one for the classes after it
+  } catch (error) {
+    output.className = "alarm";
+    output.textContent = error.message;
+  }
+}
+
+function followSharedName() {
+  const line = byId("shared-name");
+  if (!line) return;
+
+  const key = `teeter that was me: ${start.campaign} ${start.annotator}`;
+  line.hidden = localStorage.getItem(key) !== null;
+  line.querySelector("button").addEventListener("click", () => {
+    line.hidden = true;
+    localStorage.setItem(key, "yes");
+  });
 }
 
 // ---- Start
@@ -649,6 +732,11 @@ function balancedColumns(count) {
   return Math.ceil(count / rows);
 }
 
+followSharedName();
+comment.addEventListener("blur", closeComment);
+byId("write").addEventListener("click", openComment);
+byId("add")?.addEventListener("click", askForClass);
+adding?.querySelector("form.fields").addEventListener("submit", addClass);
 byId("choices").append(...buttons);
 byId("choices").style.setProperty("--columns", balancedColumns(buttons.length));
 document.addEventListener("keydown", onKey);

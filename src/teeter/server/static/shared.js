@@ -142,6 +142,9 @@ function showFeatures(item) {
   return element("div", {}, canvas, element("p", { class: "soft", text: `${item.item}:  ${first}${more}` }));
 }
 
+/** Return a name as nodes that may break into lines after an underscore, slash, dot or hyphen. */
+export const breakable = (name) => name.match(/[^_/.-]+[_/.-]*|[_/.-]+/g).flatMap((part) => [part, element("wbr")]);
+
 /** Format a share as a percentage. */
 export function percent(share) {
   if (share < 0.001) return "under 0.1%";
