@@ -93,10 +93,20 @@ def test_agreement_shows_unknown_values_as_dashes(campaign_file: Path) -> None:
     printed = run_campaign("agreement", campaign_file)
     assert "12 items labelled by two or more annotators." in printed
     words = [line.split() for line in printed.splitlines()]
-    assert ["Cohen's", "kappa", "of", "ann", "and", "bob", "0.500"] in [line[:7] for line in words]
+    few = ["Cohen's", "kappa", "of", "ann", "and", "bob", "–"]
+    assert few in [line[:7] for line in words], "12 items say too little"
 
+    campaign = Campaign.open(campaign_file)
+    campaign.add([{"id": f"more{k}", "text": f"another text {k}"} for k in range(18)])
+    for k in range(18):
+        label = ("small", "large")[k % 2]
+        campaign.tell(f"more{k}", label, "ann")
+        campaign.tell(f"more{k}", label, "bob")
+    campaign.database.close()
+    words = [line.split() for line in run_campaign("agreement", campaign_file).splitlines()]
+    assert ["Cohen's", "kappa", "of", "ann", "and", "bob", "0.800"] in [line[:7] for line in words]
     measured = json.loads(run_campaign("agreement", campaign_file, "--json"))
-    assert measured["observed"]["value"] == pytest.approx(0.75)
+    assert measured["observed"]["value"] == pytest.approx(0.9)
     assert set(measured["by_class"]) == {"small", "large"}
 
 

@@ -38,6 +38,7 @@ PAGES = (
     "/find",
     "/item?id=html",
     "/classes",
+    "/settings",
     "/export",
     "/review",
 )
@@ -681,3 +682,44 @@ def test_the_reason_of_a_pick_is_a_sentence(browser: Any, tmp_path: Path) -> Non
         sync_api.expect(details).to_contain_text("LDM")
         page.context.close()
     assert problems == []
+
+
+@pytest.mark.slow
+def test_settings_are_changed_on_their_page(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "table.teeter"
+    rows = [{"id": f"r{k}", "text": f"text {k}", "team": f"<b>{k}", "day": "1"} for k in range(9)]
+    campaign = Campaign.make(rows, ["ham", "spam"], at=file, name="table")
+    campaign.database.close()
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = open_page(browser, f"{address}/c/table/settings", problems)
+        page.get_by_label("Instructions").fill("Spam **wants** money.\n\n- <i>be</i> quick")
+        page.get_by_label("team").check()
+        page.get_by_text("Measuring and costs").click()
+        values = {"keys": "h, s", "batch": "5", "lease": "0.5", "overlap": "0.25", "cost": "0.1"}
+        for name, value in values.items():
+            page.locator(f"[name={name}]").fill(value)
+        check_accessibility(page, "the settings")
+        page.get_by_role("button", name="Save").click()
+        notice = page.locator("#notice")
+        sync_api.expect(notice).to_have_text("The settings are saved.")
+
+        page.locator("[name=keys]").fill("h, h")
+        page.get_by_role("button", name="Save").click()
+        sync_api.expect(notice).to_contain_text("already the shortcut")
+
+        page.goto(address)
+        sync_api.expect(page.locator(".instructions strong")).to_have_text("wants")
+        sync_api.expect(page.locator(".instructions li")).to_have_text("<i>be</i> quick")
+        sync_api.expect(page.locator("#stage dt")).to_have_text("team")
+        page.keyboard.press("s")
+        sync_api.expect(page.locator("#last li b").first).to_have_text("spam")
+        page.context.close()
+
+    campaign = Campaign.open(file)
+    settings = campaign.settings
+    assert (settings.batch, settings.lease, settings.overlap) == (5, 0.5, 0.25)
+    assert (settings.show, settings.keys, settings.cost) == (["team"], ["h", "s"], 0.1)
+    campaign.database.close()
+    assert len(problems) == 1
+    assert "422" in problems[0], "only the key that was taken"

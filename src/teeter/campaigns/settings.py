@@ -135,6 +135,16 @@ class Settings:
         metavar="KEYS",
         request=_NAMES,
     )
+    batch: int | None = setting(
+        None,
+        "Items picked together, and new labels after which a model is trained. Without it, the "
+        "server decides.",
+        metavar="N",
+        limits={"ge": 2},
+        must="a batch needs 2 or more items",
+        request={"le": 1000},
+        offered=False,
+    )
     lease: float = setting(
         60,
         "Minutes before an unanswered item is reassigned; 0 means never.",

@@ -177,6 +177,8 @@ def _list_people(opened: Campaign, *, as_json: bool) -> None:
 
 def _format_share(estimate: AccuracyEstimate | None) -> str:
     """Return a share with its 95% interval, such as ``91% (85–95%)``."""
-    if estimate is None:
+    from teeter.campaigns.review.annotators import MIN_REPORTED
+
+    if estimate is None or estimate.total < MIN_REPORTED:
         return _UNKNOWN
     return f"{estimate.share:.0%} ({100 * estimate.low:.0f}–{estimate.high:.0%})"

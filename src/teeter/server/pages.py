@@ -128,6 +128,7 @@ class CampaignPage:
         recent: list[RecentAnswer],
         waiting: int = 0,
         is_name_shared: bool = False,
+        is_waiting: bool = False,
     ) -> Response:
         """Return the labelling page.
 
@@ -137,6 +138,7 @@ class CampaignPage:
             recent: what the annotator answered or decided last.
             waiting: number of disagreements that need a decision.
             is_name_shared: whether another browser is used under the same name.
+            is_waiting: whether items are asked for only when the annotator says so.
         """
         suggestions = self.campaign.suggestions
         start = {
@@ -148,6 +150,7 @@ class CampaignPage:
             "questions": questions,
             "recent": recent,
             "waiting": waiting,
+            "is_waiting": is_waiting,
             "sources": suggestions.recent_sources() if mode is LabelMode.LABEL else [],
         }
         return self.render(

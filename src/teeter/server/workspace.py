@@ -812,8 +812,12 @@ class Workspace:
             elif is_expected or n_members:
                 n_annotators = n_members or len(self.auth.config.tokens)
                 # Their names are known only when they log in, so the items are picked for anyone.
-                n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
+                n_items = min(n_annotators * self.batch_of(campaign), _MAX_READY_ITEMS)
                 self.trainer.submit(PICK_AHEAD, campaign.location, count=n_items)
+
+    def batch_of(self, campaign: Campaign) -> int:
+        """Return how many items of a campaign are picked together."""
+        return campaign.settings.batch or self.batch
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""

@@ -23,7 +23,19 @@ from server.servers import (
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 
-PAGES = ("", "/review", "/progress", "/map", "/find", "/item?id=html", "/export", "/news")
+PAGES = (
+    "",
+    "/review",
+    "/progress",
+    "/model",
+    "/map",
+    "/find",
+    "/item?id=html",
+    "/classes",
+    "/settings",
+    "/export",
+    "/news",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -175,6 +187,40 @@ def test_settings_are_changed_together_or_not_at_all(client: TestClient, file: P
     assert campaign.settings.instructions == "Read."
     assert campaign.history()[-1]["what"] == "settings"
     campaign.database.close()
+
+
+def test_the_page_of_settings_has_what_they_are_now(client: TestClient) -> None:
+    changes = {"instructions": "Read <b>all", "keys": ["s", "h"], "batch": 7, "cost": 0.5}
+    assert client.patch(f"{AT}/settings", json=changes).json()["batch"] == 7
+    page = client.get("/c/texts/settings").text
+    assert 'data-method="PATCH"' in page
+    assert "Read &lt;b&gt;all</textarea>" in page
+    for name, value in {"keys": "s, h", "batch": "7", "cost": "0.5", "lease": "60"}.items():
+        field = page.split(f'name="{name}"')[1].split(">")[0]
+        assert f'value="{value}"' in field, name
+
+    assert client.patch(f"{AT}/settings", json={"batch": 1}).status_code == 422
+    removed = client.patch(f"{AT}/settings", json={"batch": None, "cost": None}).json()
+    assert (removed["batch"], removed["cost"]) == (None, None)
+
+
+def test_the_batch_of_a_campaign_is_used_instead_of_the_servers(client: TestClient) -> None:
+    client.patch(f"{AT}/settings", json={"batch": 4})
+    client.get(f"{AT}/questions")  # has them picked
+    questions = client.get(f"{AT}/questions", params={"n": 100}).json()["questions"]
+    assert len(questions) == 4
+    for number, question in enumerate(questions[:3]):
+        body = {"item": question["item"], "label": ("spam", "ham")[number % 2]}
+        client.post(f"{AT}/answers", json=body)
+    wait_for_model(client)
+
+
+def wait_for_model(client: TestClient) -> None:
+    """Wait until a model is trained, which happens in the background."""
+    deadline = time.monotonic() + 60
+    while not client.get(AT).json()["model"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_only_owners_change_a_campaign(tmp_path: Path) -> None:

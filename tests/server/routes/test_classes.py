@@ -86,27 +86,31 @@ def test_descriptions_are_edited_and_shown_escaped(client: TestClient) -> None:
     assert "No class is called 'eggs'" in unknown.json()["detail"]
 
 
-def test_the_form_saves_all_descriptions(client: TestClient) -> None:
-    """The browser sends the form as JSON; its own test does so, too."""
-    page = client.get(f"{PAGE}/classes").text
-    assert f'data-api="{AT}/classes/describe" data-notice="The descriptions were saved."' in page
+def test_each_class_is_a_row_with_its_forms(client: TestClient) -> None:
+    """The browser sends the forms as JSON; its own test does so, too."""
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"})
+    client.post(f"{AT}/classes", json={"name": "maybe"})
+    rows = client.get(f"{PAGE}/classes").text.split('<details class="class">')[1:]
     names = [entry["name"] for entry in client.get(f"{AT}/classes").json()]
-    for name in names:
-        assert f'<fieldset data-within="classes" data-key="{name}">' in page
+    assert len(rows) == len(names) == 3
+    for name, row in zip(names, rows, strict=True):
+        assert f"<b>{name}</b>" in row
+        assert f'data-api="{AT}/classes" data-method="PATCH"' in row
+        assert f'data-api="{AT}/classes/merge"' in row
+    assert "1 label<" in rows[0]
+    assert "Delete spam" not in rows[0]
+    assert "Delete maybe" in rows[2]
 
-    first, second = names
-    body = {
-        "classes": {
-            first: {"description": "First.", "examples": ["one", "two"]},
-            second: {"description": "", "examples": []},
-        }
-    }
-    classes = client.post(f"{AT}/classes/describe", json=body).json()
-    assert (classes[0]["description"], classes[0]["examples"]) == ("First.", ["one", "two"])
-    assert classes[1]["description"] == ""
+    # As the form sends it: the name stays, and the description changes.
+    body = {"name": "spam", "new_name": "spam", "description": "First.", "examples": ["one", "two"]}
+    changed = client.patch(f"{AT}/classes", json=body).json()[0]
+    assert (changed["description"], changed["examples"]) == ("First.", ["one", "two"])
     assert ">First.</textarea>" in client.get(f"{PAGE}/classes").text
 
-    broken = client.post(f"{AT}/classes/describe", json={"classes": {first: "only a text"}})
+    body = {"classes": {"spam": {"description": "Again.", "examples": []}}}
+    classes = client.post(f"{AT}/classes/describe", json=body).json()
+    assert (classes[0]["description"], classes[0]["examples"]) == ("Again.", [])
+    broken = client.post(f"{AT}/classes/describe", json={"classes": {"spam": "only a text"}})
     assert broken.status_code == 422
 
 

@@ -61,7 +61,11 @@ class Preparation:
         """Train if enough labels are new, and pick items if the annotator has few.
 
         Nothing is picked before the first items are encoded: the annotator's page asks again.
+
+        Args:
+            batch: how many items are picked together, unless the campaign says it.
         """
+        batch = self.campaign.settings.batch or batch
         with self.campaign.reading() as view:
             if has_only_unencoded_items(view):
                 return QuestionsReady(is_finished=False, explanations={})
@@ -110,6 +114,7 @@ class Preparation:
             if has_only_unencoded_items(view):
                 return None
         last_answer = self._newest_answer()
+        batch = self.campaign.settings.batch or batch
         trained, _ = self._train(self.campaign.load_state(), last_answer, batch, report)
         return trained
 

@@ -45,6 +45,9 @@ Measure: TypeAlias = Callable[[Floats, Floats], Floats]
 MIN_ITEMS = 5
 """Items with two or more answers that a measure needs."""
 
+MIN_REPORTED = 30
+"""Common items that a statistic about people needs to be reported. From fewer, it says little."""
+
 _RESAMPLES = 500
 """Bootstrap samples for an interval."""
 
@@ -313,7 +316,10 @@ def _cached_draws(n_items: int) -> npt.NDArray[np.int16]:
 
 
 def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
-    """Measure how far annotators agree. Labels that came with the items do not count."""
+    """Measure how far annotators agree on ``MIN_REPORTED`` items or more, which they answered.
+
+    Labels that came with the items do not count.
+    """
     items, annotators, votes = index_labels(answers_of_people(answers), classes)
     # -1, not NaN: classes are integers, and the measures compare them exactly.
     ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
@@ -323,6 +329,7 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
     is_rated = ratings >= 0
     several = ratings[is_rated.sum(axis=1) > 1]
 
+    is_enough = len(several) >= MIN_REPORTED
     pairs = []
     for first, second in combinations(range(len(annotators)), 2):
         first_ratings = several[:, first]
@@ -333,15 +340,19 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
                 first=annotators[first],
                 second=annotators[second],
                 items=int(both.sum()),
-                kappa=cohen_kappa(first_ratings, second_ratings),
+                kappa=None
+                if both.sum() < MIN_REPORTED
+                else cohen_kappa(first_ratings, second_ratings),
             )
             pairs.append(pair)
 
-    alpha_by_class = krippendorff_alpha_by_class(several, len(classes))
+    alpha_by_class: list[AgreementScore | None] = [None] * len(classes)
+    if is_enough:
+        alpha_by_class = krippendorff_alpha_by_class(several, len(classes))
     return Agreement(
         items=len(several),
-        observed=observed_agreement(several),
-        alpha=krippendorff_alpha(several),
+        observed=observed_agreement(several) if is_enough else None,
+        alpha=krippendorff_alpha(several) if is_enough else None,
         by_class=dict(zip(classes, alpha_by_class, strict=True)),
         pairs=tuple(pairs),
     )

@@ -42,7 +42,7 @@ from teeter.server.access.permissions import (
     owned_campaign,
     require_campaign_creator,
 )
-from teeter.server.pages import describe_campaign, render_page
+from teeter.server.pages import describe_campaign, open_campaign_page, render_page
 from teeter.server.routes import RequestBody, ShallowJson, SheetField
 from teeter.server.uploads import CAMPAIGN_SUFFIXES, save_upload, upload_digest
 from teeter.server.worker.background import LabelledFile
@@ -53,6 +53,11 @@ page_router = APIRouter(include_in_schema=False)
 
 _SETTING_TYPES = get_type_hints(Settings)
 _ListEntry = Annotated[str, Field(max_length=1000)]
+
+_FIRST_ON_PAGE = ("instructions", "keys", "batch", "lease", "overlap", "people")
+_OTHERS_ON_PAGE = ("control", "cost", "budget")
+"""The settings of a campaign on their page, besides the shown columns. Others have a place of their
+own: the classes, the team, the model."""
 
 
 def _limit_setting(declared: dataclasses.Field[Any], value_type: Any) -> Any:
@@ -358,6 +363,21 @@ def list_history(
 ) -> HistoryPage:
     """Return every change of the campaign, oldest first, a part at a time."""
     return campaign.history_page(after=after, count=count)
+
+
+@page_router.get("/c/{slug}/settings")
+def show_settings(request: Request, slug: str) -> Response:
+    """Show the settings of a campaign that can be changed while people label."""
+    page = open_campaign_page(request, slug, "settings", Permission.MANAGE)
+    changeable = {declared.name: declared for declared in changeable_settings()}
+    return page.render(
+        "settings.html",
+        settings=page.campaign.settings,
+        first=[changeable[name] for name in _FIRST_ON_PAGE],
+        others=[changeable[name] for name in _OTHERS_ON_PAGE],
+        columns=[shown.name for shown in page.campaign.items.columns()],
+        batch=get_workspace(request).batch,
+    )
 
 
 @router.get("/campaigns/{slug}/settings")

@@ -112,7 +112,8 @@ def change_class(campaign: CampaignToManage, user: User, body: ClassChangeIn) ->
             before.examples if body.examples is None else tuple(body.examples),
         )
 
-    if body.new_name is not None:
+    # A form sends the name, too, if only the description changes.
+    if body.new_name is not None and body.new_name != body.name:
         campaign.classes.rename(body.name, body.new_name, description=description, who=user)
     elif description is not None:
         campaign.classes.describe({body.name: description}, who=user)
@@ -163,11 +164,13 @@ def show_classes(request: Request, slug: str) -> Response:
     page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
     suggester = get_workspace(request).suggester
     campaign = page.campaign
+    status = campaign.status()
     return page.render(
         "classes.html",
+        counts=status.by_class,
         sources=campaign.suggestions.recent_sources(),
         uses_names=campaign.settings.names,
-        unused_names=explain_unused_names(campaign.settings, campaign.status().encoder),
+        unused_names=explain_unused_names(campaign.settings, status.encoder),
         suggester=suggester,
         problem=None if suggester is None else suggester.problem(campaign.location),
         is_asking=suggester is not None and suggester.is_busy(campaign.location),

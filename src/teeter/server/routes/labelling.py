@@ -90,9 +90,13 @@ def show_labelling(request: Request, slug: str) -> Response:
 
     explanations = workspace.trainer.status(campaign.location).explanations
     questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
-    if not questions and assign_ready_items(campaign, annotator, workspace.batch):
-        questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
-    workspace.trainer.ensure_questions(campaign.location, annotator)
+    # Reviewers and owners of a team who only look hold no items: they begin with a button.
+    may_only_look = Permission.DECIDE in page.served.permissions and bool(campaign.people.list())
+    is_waiting = may_only_look and not questions
+    if not is_waiting:
+        if not questions and assign_ready_items(campaign, annotator, workspace.batch_of(campaign)):
+            questions = open_questions(campaign, annotator, QUESTIONS_ON_PAGE, explanations)
+        workspace.trainer.ensure_questions(campaign.location, annotator)
 
     recent = recent_answers(campaign, annotator)
     return page.render_labelling(
@@ -100,6 +104,7 @@ def show_labelling(request: Request, slug: str) -> Response:
         questions=questions,
         recent=recent,
         is_name_shared=_is_name_shared(request, campaign),
+        is_waiting=is_waiting,
     )
 
 
@@ -145,8 +150,9 @@ def list_questions(
     status = workspace.trainer.status(campaign.location)
     questions = open_questions(campaign, user, n, status.explanations)
 
-    low = workspace.batch // 2
-    if len(questions) < min(n, low) and assign_ready_items(campaign, user, workspace.batch):
+    batch = workspace.batch_of(campaign)
+    low = batch // 2
+    if len(questions) < min(n, low) and assign_ready_items(campaign, user, batch):
         questions = open_questions(campaign, user, n, status.explanations)
 
     lacks_explanation = any(

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES
 from teeter.campaigns.records import AnnotatorStats, ConsensusMethod, MemberChange, Permission, Role
+from teeter.campaigns.review.annotators import MIN_REPORTED
 from teeter.server.access.permissions import (
     CampaignToManage,
     CampaignToReview,
@@ -108,6 +109,7 @@ def show_team(request: Request, slug: str) -> Response:
     return page.render(
         "team.html",
         members=members,
+        min_items=MIN_REPORTED,
         agreement=campaign.review.agreement(),
         consensus=campaign.settings.consensus,
         methods=list(ConsensusMethod),

@@ -15,10 +15,10 @@
 //   data-stay     show nothing new but the notice. Without it the page is read again, and its content replaced.
 //
 // On a field, a button or a select:
-//   data-type     number, percent (as a share), boolean, lines (a list of texts), list (of this text alone): what
-//                 its text becomes in JSON.
+//   data-type     number, percent (as a share), optional (a number or null), boolean, lines (a list of texts),
+//                 names (a list, separated by commas), list (of this text alone): what its text becomes in JSON.
 //                 An <input type="number"> is a number, and a number without a value is not sent.
-//   data-within="classes" data-key="spam", also on a fieldset: the field is sent as {"classes": {"spam": {…}}}.
+//                 Checkboxes of one name that are lists become the list of those that are checked.
 //
 // A form with enctype="multipart/form-data" is sent as it is, for its files.
 //
@@ -29,7 +29,9 @@ const readers = {
   text: (text) => text,
   number: (text) => (text === "" ? undefined : Number(text)),
   percent: (text) => (text === "" ? undefined : Number(text) / 100),
+  optional: (text) => (text === "" ? null : Number(text)),
   boolean: (text) => text === "true",
+  names: (text) => text.split(",").map((name) => name.trim()).filter(Boolean),
   list: (text) => [text],
   lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
 };
@@ -41,16 +43,13 @@ function readForm(form, button) {
     if (!field.name || field.disabled || isOtherButton) continue;
 
     let value = field.type === "text" ? field.value.trim() : field.value;
-    if (field.type === "checkbox") value = field.checked;
+    if (field.type === "checkbox" && field.dataset.type === "list") {
+      const checked = body[field.name] ?? [];
+      value = field.checked ? [...checked, value] : checked;
+    } else if (field.type === "checkbox") value = field.checked;
     else value = readers[field.dataset.type ?? (field.type === "number" ? "number" : "text")](value);
 
-    const place = field.closest("[data-within]");
-    let fields = body;
-    if (place) {
-      const { within, key } = place.dataset;
-      fields = (body[within] ??= {})[key] ??= {};
-    }
-    fields[field.name] = value;
+    body[field.name] = value;
   }
   return body;
 }

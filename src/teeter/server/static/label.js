@@ -23,6 +23,7 @@ let current = null;  // the item that is shown
 let isFinished = false;  // nothing is left
 let heldByOthers = 0;  // items that other annotators have open
 let isFetching = false;
+let isWaiting = start.is_waiting;  // nothing is asked for before the button is pressed
 let fetchTimer = null;
 let labelled = start.labelled;
 let recent = start.recent.map((given) => ({ question: given, answer: given.answer, state: "saved", number: given.number }));
@@ -92,7 +93,7 @@ function markSaved(item, count, number) {
 // ---- Fetching items
 
 async function fetchItems() {
-  if (isFetching || (isFinished && start.mode === "label")) return;
+  if (isFetching || isWaiting || (isFinished && start.mode === "label")) return;
   isFetching = true;
 
   try {
@@ -337,7 +338,7 @@ function draw() {
   } else {
     byId("stage").replaceChildren(...drawEmptyStage());
   }
-  byId("stage").closest(".work").classList.toggle("finished", !current && isFinished);
+  byId("stage").closest(".work").classList.toggle("finished", !current && (isFinished || isWaiting));
 
   for (const button of buttons) {
     button.classList.toggle("current", Boolean(current?.answer) && button.dataset.label === current.answer);
@@ -387,6 +388,8 @@ function describeMode() {
 }
 
 function drawEmptyStage() {
+  if (isWaiting) return [element("p", { class: "pages" }, element("button", { type: "button", class: "main", text: "Start labelling", on: { click: startLabelling } }))];
+
   const isDone = start.mode === "label" && isFinished && !heldByOthers;
   if (!isDone) return [element("p", { class: "soft", text: describeEmptyStage() })];
 
@@ -398,6 +401,13 @@ function drawEmptyStage() {
     element("p", { class: "words short", text: `Done: ${labelled.toLocaleString()} labelled` }),
     element("p", { class: "pages" }, ...links),
   ];
+}
+
+function startLabelling() {
+  isWaiting = false;
+  draw();
+  byId("stage").focus();
+  fetchItems();
 }
 
 function describeEmptyStage() {
