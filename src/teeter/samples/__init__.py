@@ -58,9 +58,9 @@ class Sample:
 
 
 _TOUR = (
-    "After every 20 answers, a model is trained, which picks the next items. Progress, Map and "
-    "Items show how good the model is. Two of the existing labels are wrong on purpose. Review "
-    "finds them."
+    "After every 20 answers, a model is trained, which picks the next items. *Progress*, *Map* "
+    "and *Find* show how good the model is. Two of the existing labels are wrong on purpose. "
+    "*Review* finds them."
 )
 
 SAMPLES = (
