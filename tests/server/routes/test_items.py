@@ -77,11 +77,11 @@ def test_an_item_is_withdrawn_on_its_page(client: TestClient) -> None:
 def test_a_class_is_renamed_on_the_page_of_classes(client: TestClient) -> None:
     page = client.get("/c/texts/classes").text
     assert f'data-api="{AT}/classes" data-method="PATCH"' in page
-    assert 'data-notice="{name} is called {new_name} now."' in page
+    assert 'data-notice="{new_name} is saved."' in page
 
     renamed = client.patch(f"{AT}/classes", json={"name": "spam", "new_name": "<ads>"})
     assert renamed.status_code == 200
-    assert "<option>&lt;ads&gt;</option>" in client.get("/c/texts/classes").text
+    assert "<b>&lt;ads&gt;</b>" in client.get("/c/texts/classes").text
     taken = client.patch(f"{AT}/classes", json={"name": "ham", "new_name": "<ads>"})
     assert taken.status_code == 422
     assert "Cannot rename" in taken.json()["detail"]
