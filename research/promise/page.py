@@ -55,6 +55,16 @@ divided by the error, and at most a tenth of the step. Without a reserve, the wr
 the remaining items whenever people label items that the model predicts correctly. If people label more items than the
 reserve, some of them count towards the promise, and the certificate says how many items it counts.
 
+### For the whole file
+
+With `--labelled 90%`, the promise is about all labels in the file: *at most {error:.0%} of them are wrong*, those that
+people gave one by one without seeing a prediction included. People are taken to be right, so with h labels of theirs
+outside the set, a step of N items may have {error:.0%} of h + N wrong labels. A label that somebody gives inside the step
+replaces a wrong one of the model, which leaves the limit, or a right one, which remains a label of the file. Labels
+can only be lost if answers are undone, or items withdrawn, flagged or labelled in bulk. So the labels are counted
+again at each look, and the promise ends if what may be wrong is more than {error:.0%} of them. A reserve of 1% makes
+that rare. All of α goes to the smallest step with which 90% of the items have a label, and passes on to larger ones.
+
 ## Which random items count
 
 A random item counts only if it was drawn after the model was trained, from the items that had no label at that time.

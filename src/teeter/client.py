@@ -671,6 +671,7 @@ class RemoteFinish(_Remote):
         confidence: float = 0.95,
         *,
         per_class: bool = False,
+        labelled: float | None = None,
         draws: int | None = None,
     ) -> FinishReport:
         """Freeze the newest model, and ask about random items next.
@@ -678,7 +679,13 @@ class RemoteFinish(_Remote):
         Raises:
             InputError: If there are answers that the model does not know: call ``train`` first.
         """
-        terms = {"error": error, "confidence": confidence, "per_class": per_class, "draws": draws}
+        terms = {
+            "error": error,
+            "confidence": confidence,
+            "per_class": per_class,
+            "labelled": labelled,
+            "draws": draws,
+        }
         return self._send(FinishReport, "/finish", terms)
 
     def draw(self, count: int) -> FinishReport:

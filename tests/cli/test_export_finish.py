@@ -108,3 +108,12 @@ def test_a_promise_for_each_class_is_a_table(file: Path) -> None:
     assert f"teeter campaign finish {file} --confidence 0.9 --per-class --start" in printed
     assert "wrong draws" in printed
     assert "ant" in printed
+
+
+def test_a_promise_for_the_whole_file_is_planned(file: Path) -> None:
+    printed = run_campaign("finish", file, "--labelled", "95%")
+
+    assert "can show that at most 5% of all labels in the file are wrong" in " ".join(
+        printed.split()
+    )
+    assert f"teeter campaign finish {file} --labelled 95% --start" in printed

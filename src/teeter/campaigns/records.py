@@ -1156,7 +1156,8 @@ class GroupPromise:
     threshold: float | None
     """The promise is about items of at least this confidence; None without a promise."""
     counted: int
-    """How many items the promise counts: more than ``items`` if people labelled some of them since.
+    """How many items the promise counts: more than ``items`` if people labelled some of them since,
+    or if it is about all labels in the file.
     """
     limit: int
     """At most so many of the counted items are labelled wrong by the model."""
@@ -1222,6 +1223,8 @@ class FinishReport:
     """What the report says, for people. The first says what is promised, or what to do for it."""
     shares_note: str = ""
     """What the shares of the classes are about, as a sentence."""
+    labelled: float | None = None
+    """For a promise about all labels in the file: the share of the items that is to have one."""
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,14 @@ def finish(
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Make the promise for each predicted class.")
     ] = False,
+    labelled: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Make the promise for all labels in the file, those of people included, and draw "
+            "until this share of the items has one.",
+        ),
+    ] = None,
     start: Annotated[
         bool,
         typer.Option("--start", help="Freeze the model, and ask about random items next."),
@@ -313,7 +321,8 @@ def finish(
     """
     error_share = None if error is None else parse_share(error, "--error")
     confidence_share = None if confidence is None else parse_share(confidence, "--confidence")
-    has_terms = error is not None or confidence is not None or per_class
+    labelled_share = None if labelled is None else parse_share(labelled, "--labelled")
+    has_terms = per_class or not (error is confidence is labelled is None)
     if start and certificate is not None:
         raise InputError(
             "--start and --certificate cannot be combined: start, answer the random items, then "
@@ -321,8 +330,9 @@ def finish(
         )
     if ask is not None and has_terms and not start:
         raise InputError(
-            "--ask continues the promise that was started, so it takes no --error, --confidence or "
-            "--per-class: leave these options out, or start another promise with --start."
+            "--ask continues the promise that was started, so it takes no --error, --confidence, "
+            "--per-class or --labelled: leave these options out, or start another promise with "
+            "--start."
         )
     if certificate is not None:
         if certificate.suffix.lower() not in _CERTIFICATE_SUFFIXES:
@@ -341,13 +351,16 @@ def finish(
                     0.05 if error_share is None else error_share,
                     0.95 if confidence_share is None else confidence_share,
                     per_class=per_class,
+                    labelled=labelled_share,
                     draws=ask,
                     who=annotator,
                 )
             elif ask is not None:
                 report = opened.finish.draw(ask, who=annotator)
             else:
-                report = opened.finish.look(error_share, confidence_share, per_class or None)
+                report = opened.finish.look(
+                    error_share, confidence_share, per_class or None, labelled_share
+                )
             issued = None
             if certificate is not None:
                 issued = opened.finish.certify(who=annotator)
@@ -363,7 +376,7 @@ def finish(
     if issued is not None:
         typer.echo(f"Wrote certificate {issued.id} to {certificate}.")
     elif not report.is_started:
-        options = _repeat_terms(error, confidence, per_class=per_class)
+        options = _repeat_terms(error, confidence, labelled, per_class=per_class)
         typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)}{options} --start")
     elif report.waiting_draws and not report.covered:
         typer.echo(f"To answer them, run: teeter serve {shlex.quote(file)}")
@@ -373,13 +386,17 @@ def finish(
         )
 
 
-def _repeat_terms(error: str | None, confidence: str | None, *, per_class: bool) -> str:
+def _repeat_terms(
+    error: str | None, confidence: str | None, labelled: str | None, *, per_class: bool
+) -> str:
     """Return the given terms as options for the next command: starting must not change them."""
     options = ""
     if error is not None:
         options += f" --error {shlex.quote(error)}"
     if confidence is not None:
         options += f" --confidence {shlex.quote(confidence)}"
+    if labelled is not None:
+        options += f" --labelled {shlex.quote(labelled)}"
     return options + (" --per-class" if per_class else "")
 
 

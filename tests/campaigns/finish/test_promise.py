@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reference import promise as reference
 from teeter.campaigns.finish.promise import (
     Outcomes,
     PromiseTerms,
     Step,
+    StepResult,
     attempt_level,
     best_step,
     judge_steps,
@@ -251,3 +256,163 @@ def test_a_step_without_its_share_needs_the_one_before_it() -> None:
     results = judge_steps(confidences, [small, large], draw(is_wrong, drawn), TERMS, 0.05)
 
     assert [result.holds for result in results] == [False, True]
+
+
+FILE_TERMS = PromiseTerms(labelled=0.9)
+
+
+def test_labels_of_people_outside_the_set_allow_for_more_wrong_ones() -> None:
+    confidences = np.random.default_rng(0).random(1000)
+
+    steps = make_steps(confidences, FILE_TERMS, 0.04, single_labels=200, needed=880)
+
+    assert all(step.limit == int(0.05 * 0.99 * (200 + step.size)) for step in steps)
+    # The step that reaches the share is one of them, and all is spent on it first.
+    assert [step.weight for step in steps if step.size == 880] == [1.0]
+    assert sum(step.weight for step in steps) == 1.0
+
+
+@pytest.mark.parametrize("needed", [-5, 0, 5000])
+def test_a_share_that_is_reached_or_out_of_reach_has_a_step_too(needed: int) -> None:
+    steps = make_steps(np.linspace(0.5, 1, 1000), FILE_TERMS, 0.04, needed=needed)
+
+    (weighted,) = [step for step in steps if step.weight]
+    assert weighted in (steps[0], steps[-1])
+    assert (weighted is steps[-1]) == (needed > 1000)
+
+
+@pytest.mark.parametrize("labelled", [0, -0.1, 1.5, float("nan")])
+def test_a_share_of_labels_that_cannot_be_reached_is_refused(labelled: float) -> None:
+    with pytest.raises(InputError, match="labelled is"):
+        PromiseTerms(labelled=labelled)
+
+
+def test_a_promise_is_for_the_file_or_per_class() -> None:
+    with pytest.raises(InputError, match="leave out one"):
+        PromiseTerms(labelled=0.9, per_class=True)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file in which a model was frozen, and what people did since."""
+
+    confidences: np.ndarray
+    is_wrong: np.ndarray
+    """What the model says of each item of the set, as the people would find it."""
+    outside: int
+    """Labels that people gave one by one to other items, and did not undo."""
+    drawn: np.ndarray
+    picked: np.ndarray
+    """Items that people labelled without their being drawn."""
+    in_bulk: np.ndarray
+    withdrawn: np.ndarray
+    steps: list[Step]
+
+    def judge(self) -> list[StepResult]:
+        labelled_alone = np.union1d(self.drawn, self.picked)
+        labelled_alone = np.setdiff1d(labelled_alone, self.withdrawn)
+        is_wrong = self.is_wrong.copy()
+        is_wrong[self.withdrawn] = True  # as the report counts them
+        counted = np.union1d(labelled_alone, self.withdrawn)
+        outcomes = Outcomes(
+            self.drawn,
+            is_wrong[self.drawn],
+            counted,
+            is_wrong[counted],
+            np.setdiff1d(self.in_bulk, counted),
+            labelled_alone[self.is_wrong[labelled_alone]],
+            self.outside + len(labelled_alone),
+        )
+        return judge_steps(self.confidences, self.steps, outcomes, FILE_TERMS, 0.04)
+
+    def share_wrong(self, step: Step) -> float:
+        """The share of wrong labels among all that count, if the model labels this step."""
+        touched = np.concatenate([self.drawn, self.picked, self.in_bulk, self.withdrawn])
+        by_model = self.confidences >= step.threshold
+        by_model[touched] = False
+        labelled_alone = np.setdiff1d(np.union1d(self.drawn, self.picked), self.withdrawn)
+        n_labels = self.outside + len(labelled_alone) + int(by_model.sum())
+        return int(self.is_wrong[by_model].sum()) / max(1, n_labels)
+
+
+@st.composite
+def file_states(draw_value: st.DrawFn) -> FileState:
+    generator = np.random.default_rng(draw_value(st.integers(0, 2**32 - 1)))
+    size = draw_value(st.integers(40, 400))
+    outside = draw_value(st.integers(0, 300))
+    confidences = generator.random(size).round(2)
+    needed = draw_value(st.integers(1, size))
+    steps = make_steps(confidences, FILE_TERMS, 0.04, single_labels=outside, needed=needed)
+
+    is_wrong = generator.random(size) < draw_value(st.floats(0, 0.3)) * (1 - confidences)
+    # As many wrong ones as the limit of a step allows: then nothing may be left to chance.
+    step = steps[draw_value(st.integers(0, len(steps) - 1))]
+    members = generator.permutation(np.flatnonzero(confidences >= step.threshold))
+    is_wrong[members] = False
+    is_wrong[members[: step.limit]] = True
+
+    # The draws are lucky, so that steps pass: what follows must be true for any draws.
+    order = generator.permutation(size)
+    order = order[np.argsort(is_wrong[order], kind="stable")]
+    n_drawn = draw_value(st.integers(0, size))
+    rest = order[n_drawn:]
+    n_picked, n_bulk, n_withdrawn = (
+        draw_value(st.integers(0, min(30, len(rest) // 3))) for _ in range(3)
+    )
+    # Whoever picks may know what is wrong and what is not.
+    rest = rest[np.argsort(is_wrong[rest] * draw_value(st.sampled_from([-1, 0, 1])), kind="stable")]
+    return FileState(
+        confidences,
+        is_wrong,
+        max(0, outside - draw_value(st.integers(0, 40))),
+        order[:n_drawn],
+        rest[:n_picked],
+        rest[n_picked : n_picked + n_bulk],
+        np.union1d(
+            rest[n_picked + n_bulk :][:n_withdrawn],
+            order[: draw_value(st.integers(0, min(5, n_drawn)))],
+        ),
+        steps,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(file_states())
+def test_what_people_do_later_never_makes_a_promise_for_the_file_false(state: FileState) -> None:
+    for result in state.judge():
+        inside = state.confidences >= result.step.threshold
+        is_within_limit = state.is_wrong[inside].sum() <= result.step.limit
+        # The test errs rarely; if it does not, nothing else can.
+        if result.holds and is_within_limit:
+            assert state.share_wrong(result.step) <= FILE_TERMS.error
+            assert result.counted_limit <= FILE_TERMS.error * result.counted
+
+
+@pytest.mark.parametrize("outside", [0, 60])
+def test_a_promise_for_the_file_is_broken_no_more_often_than_allowed(outside: int) -> None:
+    generator = np.random.default_rng(3)
+    campaigns = 200
+    broken = 0
+    for _ in range(campaigns):
+        confidences = generator.random(300)
+        steps = make_steps(confidences, FILE_TERMS, 0.05, single_labels=outside, needed=240)
+        (goal,) = [step for step in steps if step.weight]
+        # One wrong label more than the limit: the worst case.
+        members = generator.permutation(np.flatnonzero(confidences >= goal.threshold))
+        is_wrong = np.zeros(300, bool)
+        is_wrong[members[: goal.limit + 1]] = True
+        order = generator.permutation(300)
+        for n_draws in range(20, 280, 40):
+            drawn = order[:n_draws]
+            outcomes = replace(
+                draw(is_wrong, drawn),
+                corrected=drawn[is_wrong[drawn]],
+                single_labels=outside + n_draws,
+            )
+            results = judge_steps(confidences, steps, outcomes, FILE_TERMS, 0.05)
+            if any(result.holds and result.step.size == goal.size for result in results):
+                broken += 1
+                break
+
+    # Three standard deviations above what is allowed.
+    assert broken / campaigns <= 0.05 + 3 * (0.05 * 0.95 / campaigns) ** 0.5

@@ -564,3 +564,64 @@ def test_a_certificate_says_everything_and_fits_its_id(
     assert content["model"]["sha256"] in page
     assert "What the certificate does not promise" in page
     assert "<script" not in page
+
+
+def test_a_promise_for_the_file_counts_what_people_answered_one_by_one(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    plan = campaign.finish.look(labelled=0.9)
+    assert plan.labelled == 0.9
+    assert not plan.covered
+
+    started = campaign.finish.start(labelled=0.9, draws=100)
+    assert campaign.finish.start(labelled=0.9).attempt == started.attempt == 1
+    answer_draws(campaign, items)
+
+    report = campaign.finish.look()
+    singles = 40 + report.draws
+    (promise,) = report.promises
+    assert promise.counted == singles + report.covered
+    assert 40 + report.draws + report.covered >= 0.9 * 400
+    assert f"at most 5% of {promise.counted} labels in the file are wrong" in report.sentences[0]
+    content = campaign.finish.certify().content
+    assert content["labelled"] == 0.9
+    assert "given in bulk" in content["not_promised"][-1]
+    assert f"of the {promise.counted} items that the certificate" in str(campaign.finish.note())
+
+    with pytest.raises(InputError, match="of all labels in the file"):
+        campaign.finish.look(error=0.05, confidence=0.9)
+
+
+def test_a_promise_for_the_file_ends_if_labels_of_people_are_taken_back(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    early = list(campaign.labels())
+    campaign.finish.start(labelled=0.9, draws=100)
+    answer_draws(campaign, items)
+    campaign.finish.certify()
+
+    # A hundredth may be lost.
+    campaign.items.withdraw(early[:4])
+    assert "more items are labelled" in str(campaign.finish.note())
+    campaign.items.withdraw(early)
+
+    assert "labels that it rests on were changed" in str(campaign.finish.note())
+    assert not campaign.finish.look().covered
+
+
+def test_labels_that_came_with_the_items_or_in_bulk_allow_for_no_errors(
+    campaign: Campaign,
+) -> None:
+    campaign.add([{"id": "known", "features": [0, 0, 0, 0], "label": "ant"}])
+    assert campaign.labels()["known"].label == "ant"
+    with campaign.reading() as view:
+        singles = campaign.review.snapshot(view).single_labels()
+    assert len(singles) == 40
+    rest = [str(k) for k in range(400) if str(k) not in singles]
+
+    campaign.tell_all(rest[:5], "ant")
+    campaign.flag(rest[6])
+    campaign.items.withdraw([next(iter(singles))])
+
+    with campaign.reading() as view:
+        assert campaign.review.snapshot(view).single_labels() == singles - {next(iter(singles))}

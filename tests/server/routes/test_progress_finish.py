@@ -78,7 +78,9 @@ def test_a_promise_is_made_over_rest(client: TestClient, file: Path) -> None:
     assert code in page.text
 
 
-@pytest.mark.parametrize("body", [{"error": 0}, {"error": 0.6}, {"confidence": 1}, {"errors": 1}])
+@pytest.mark.parametrize(
+    "body", [{"error": 0}, {"error": 0.6}, {"confidence": 1}, {"errors": 1}, {"labelled": 2}]
+)
 def test_terms_that_cannot_be_promised_are_refused(
     client: TestClient, body: dict[str, float]
 ) -> None:

@@ -52,6 +52,12 @@ NOT_PROMISED = (
     "campaigns.",
 )
 
+_OF_THE_FILE = (
+    "The promise is about labels that the model gives, and labels that people gave one by one "
+    "without seeing a prediction. Labels that came with the items, were given in bulk, or with a "
+    "prediction in view, are not counted."
+)
+
 
 def make_certificate(
     report: FinishReport, *, campaign: str, issued: str, classes: Sequence[str]
@@ -68,6 +74,9 @@ def make_certificate(
     if not report.covered:
         raise InputError(f"There is nothing to certify. {' '.join(report.sentences)}")
 
+    not_promised = list(NOT_PROMISED)
+    if report.labelled is not None:
+        not_promised.append(_OF_THE_FILE)
     content: dict[str, Any] = {
         "campaign": campaign,
         "classes": list(classes),
@@ -76,6 +85,7 @@ def make_certificate(
         "error": report.error,
         "confidence": report.confidence,
         "per_class": report.per_class,
+        "labelled": report.labelled,
         "attempt": report.attempt,
         "model": {"version": report.model_version, "sha256": report.checksum},
         "started": report.started,
@@ -90,7 +100,7 @@ def make_certificate(
         "class_shares": [asdict(share) for share in report.class_shares],
         "class_shares_note": report.shares_note,
         "method": METHOD,
-        "not_promised": list(NOT_PROMISED),
+        "not_promised": not_promised,
     }
     return {"id": certificate_id(content), **content}
 

@@ -46,6 +46,7 @@ class Finish(Part):
         error: float | None = None,
         confidence: float | None = None,
         per_class: bool | None = None,
+        labelled: float | None = None,
     ) -> FinishReport:
         """Return which items the model may label, with a promise of how many labels are wrong.
 
@@ -58,12 +59,14 @@ class Finish(Part):
             confidence: the probability with which the promise is kept. By default that of the
                 promise that was started, or else 0.95.
             per_class: whether to promise it for each predicted class.
+            labelled: promise it for all labels in the file, those of people included, and plan
+                until this share of the items has one.
 
         Raises:
             InputError: there is no model yet, or a promise with other values was started.
         """
         with self._campaign.reading() as view:
-            if error is None and confidence is None and per_class is None:
+            if error is confidence is per_class is labelled is None:
                 report = self._look(view)
                 if isinstance(report, InputError):
                     # A new one: it has a traceback of its own.
@@ -72,7 +75,12 @@ class Finish(Part):
 
             finish = load_finish(view)
             terms = PromiseTerms() if finish is None else finish.terms
-            given = {"error": error, "confidence": confidence, "per_class": per_class}
+            given = {
+                "error": error,
+                "confidence": confidence,
+                "per_class": per_class,
+                "labelled": labelled,
+            }
             changes: Any = {name: value for name, value in given.items() if value is not None}
             terms = replace(terms, **changes)
             return look(view, terms, snapshot=self._campaign.review.snapshot(view))
@@ -91,6 +99,7 @@ class Finish(Part):
         confidence: float = 0.95,
         *,
         per_class: bool = False,
+        labelled: float | None = None,
         draws: int | None = None,
         train: bool = True,
         who: str = "me",
@@ -106,6 +115,8 @@ class Finish(Part):
             error: the share of wrong labels that is allowed.
             confidence: the probability with which the promise is kept.
             per_class: whether to promise it for each predicted class.
+            labelled: promise it for all labels in the file, those of people included, until this
+                share of the items has one.
             draws: how many random items to ask about next; None for the plan's first number.
             train: train a model first if there are answers that the newest does not know. If not,
                 they are refused: training takes too long for a request.
@@ -115,7 +126,7 @@ class Finish(Part):
             InputError: there is no model or it is too old, fewer than two classes have labels, or
                 too few items are left.
         """
-        terms = PromiseTerms(error, confidence, per_class)
+        terms = PromiseTerms(error, confidence, per_class, labelled)
         if train:
             with self._campaign.reading() as view:
                 has_model = view.models.newest_version() > 0

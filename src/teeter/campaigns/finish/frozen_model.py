@@ -34,6 +34,7 @@ from teeter.campaigns.finish.promise import (
 )
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.records import AnswerKind
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Reading, StoredModel, Writing
 from teeter.campaigns.store.queries.classes import MERGED
 from teeter.campaigns.store.queries.items import PUT_BACK
@@ -109,16 +110,17 @@ def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int |
         InputError: there is no model, or it was trained by an earlier version of teeter.
     """
     number = view.finishes.count() + 1
+    summaries = view.models.summaries()
+    version = summaries[-1].version if summaries else 0
     n_controls = len(view.picks.control_items())
     enough = _enough_controls(terms, number)
-    summaries = view.models.summaries()
     last_change = view.history.last_time(PUT_BACK, MERGED)
 
-    # Without a checkpoint that was tested, the newest model is the best.
-    version = summaries[-1].version if summaries else 0
+    # Without a checkpoint that was tested, the newest model is the best. A promise for the whole
+    # file takes no other: it is to cover most items, which older models are worse at.
     checkpoint = None
     next_number = 0
-    for summary in summaries:
+    for summary in summaries if terms.labelled is None else []:
         # Models of earlier versions of teeter do not know how many were drawn before them.
         drawn_before = summary.facts.get("controls")
         if drawn_before is None or drawn_before < enough * (2**next_number - 1):
@@ -187,6 +189,18 @@ def freeze(
     confidences = arrays["confidence"][rows].astype(np.float64)
     classes = view.classes.names()
     level = attempt_level(terms.confidence, number, checkpoint)
+    if terms.labelled is None:
+        groups = _make_groups(predicted, confidences, terms, classes, level)
+    else:
+        snapshot = read_snapshot(view)
+        steps = make_steps(
+            confidences,
+            terms,
+            level,
+            single_labels=len(snapshot.single_labels().difference(items)),
+            needed=count_needed(view, snapshot, terms.labelled, items),
+        )
+        groups = (PromiseGroup(None, level, tuple(steps)),)
     return FrozenFinish(
         number=number,
         started=view.now(),
@@ -196,7 +210,7 @@ def freeze(
         items=items,
         predicted=predicted,
         confidences=confidences,
-        groups=_make_groups(predicted, confidences, terms, classes, level),
+        groups=groups,
         asked_draws=n_controls,
     )
 
@@ -241,6 +255,15 @@ def _order_draws(
     # A hash of each id: the order does not depend on how items are stored.
     shuffled = sorted(not_drawn, key=lambda item: stream_seed(order_seed, item))
     return [*controls, *shuffled], len(controls)
+
+
+def count_needed(
+    view: Reading, snapshot: CampaignSnapshot, labelled: float, items: Sequence[str]
+) -> int:
+    """Return how many of some items must get a label until this share of all items has one."""
+    n_items = view.items.count() - len(snapshot.left_out)
+    has_label = snapshot.consensus.keys() - snapshot.left_out
+    return math.ceil(labelled * n_items) - len(has_label.difference(items))
 
 
 def _make_groups(

@@ -12,12 +12,22 @@ gives each a share of the allowed probability of error before anything is drawn,
 of a step that passes to the next one. With p-values that hold at any time, the promise may be
 looked at after every label.
 
+A promise for the whole file limits the wrong labels among all that people gave one by one or the
+model gives. People are taken to be right, so with h labels of theirs outside the set, a step of n
+items may have a share of h + n wrong labels instead of n. Let K be the wrong labels of the step. A
+test shows that K is at most the limit. What people say about an item of the step later only
+replaces a label of the model: a wrong one leaves the limit, and a right one stays among the labels.
+Labels are lost only if answers are undone, or items withdrawn, flagged or labelled in bulk. So the
+labels that are left are counted again at each look, and the promise ends if what may be wrong is
+more than its share of them. A reserve of one label in a hundred makes that rare.
+
 Nothing here reads a database or loads torch.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +57,9 @@ _RESERVE = 5.0
 _LARGEST_RESERVE = 0.1
 """The reserve is at most this share of a step."""
 
+_FILE_RESERVE = 0.01
+"""The share of the labels of a file that may be lost before a promise about them ends."""
+
 _PROMISING_WEIGHT = 0.5
 """The share of the allowed probability for the step that the confidences find most promising."""
 
@@ -69,6 +82,10 @@ class PromiseTerms:
     confidence: float = 0.95
     per_class: bool = False
     """Whether it is promised for every predicted class separately."""
+    labelled: float | None = None
+    """None for a promise about the labels of the model. Otherwise it is about all labels in the
+    file, and the steps are made so that soon this share of all items has a label.
+    """
 
     def __post_init__(self) -> None:
         """Raise InputError if a value is not a share that can be promised."""
@@ -82,6 +99,15 @@ class PromiseTerms:
             raise InputError(
                 f"confidence is {self.confidence:g}: it must be at least 0.5 and below 1, for "
                 "example 0.95."
+            )
+        if self.labelled is not None and not 0 < self.labelled <= 1:
+            raise InputError(
+                f"labelled is {self.labelled:g}: the share of the items that are to have a label "
+                "must be above 0 and at most 1, for example 0.9."
+            )
+        if self.labelled is not None and self.per_class:
+            raise InputError(
+                "A promise for the whole file cannot be made per class: leave out one of them."
             )
 
 
@@ -125,7 +151,14 @@ class Step:
     """The share of wrong labels that the confidences predict."""
 
 
-def make_steps(confidences: Floats, terms: PromiseTerms, level: float) -> list[Step]:
+def make_steps(
+    confidences: Floats,
+    terms: PromiseTerms,
+    level: float,
+    *,
+    single_labels: int = 0,
+    needed: int = 0,
+) -> list[Step]:
     """Cut a set into steps before any of its items is drawn.
 
     The labels of people shrink a step: they remove mostly right labels of the model from it, and
@@ -136,6 +169,9 @@ def make_steps(confidences: Floats, terms: PromiseTerms, level: float) -> list[S
         confidences: (N,) of all items of the set.
         terms: what is promised.
         level: the probability of error that may be spent.
+        single_labels: h, how many labels people gave one by one to items outside the set.
+        needed: how many items of the set must get a label until the promised share has one. Only a
+            promise for the whole file depends on the last two.
 
     Returns:
         The steps from the smallest to the largest; none if the set is too small.
@@ -143,23 +179,41 @@ def make_steps(confidences: Floats, terms: PromiseTerms, level: float) -> list[S
     order = np.sort(confidences)[::-1]
     prior = ErrorPrior.for_error(terms.error)
 
+    planned_sizes = {max(1, round(len(order) * k / N_STEPS)) for k in range(1, N_STEPS + 1)}
+    if terms.labelled is not None:
+        planned_sizes.add(min(max(needed, 1), len(order)))
+
     steps: list[Step] = []
-    for k in range(1, N_STEPS + 1):
+    for planned_size in sorted(planned_sizes):
         threshold = 1.0
         if len(order):
-            planned_size = max(1, round(len(order) * k / N_STEPS))
             threshold = float(order[planned_size - 1])
         # Items with equal confidences cannot be told apart, so they belong to the same step.
         size = int((order >= threshold).sum())
         reserve = min(_RESERVE / terms.error, _LARGEST_RESERVE * size)
         limit = math.floor(terms.error * (size - reserve))
+        if terms.labelled is not None:
+            n_labels = (1 - _FILE_RESERVE) * (single_labels + size)
+            limit = math.floor(terms.error * n_labels)
         is_new = not steps or size > steps[-1].size
         if is_new and size >= FEWEST_ITEMS:
             expected_error = float(np.mean(1 - order[:size]))
             steps.append(Step(threshold, size, limit, 0.0, expected_error))
 
-    weights = _weigh_steps(steps, len(order), level, prior)
+    if terms.labelled is None:
+        weights = _weigh_steps(steps, len(order), level, prior)
+    else:
+        # A smaller step would not reach the share, so nothing is spent on it. Larger ones inherit.
+        weights = [0.0] * len(steps)
+        if steps:
+            weights[needed_step(steps, needed)] = 1.0
     return [replace(step, weight=weight) for step, weight in zip(steps, weights, strict=True)]
+
+
+def needed_step(steps: Sequence[Step], needed: int) -> int:
+    """Return the position of the smallest step with so many items, or else of the largest."""
+    sizes = [step.size for step in steps]
+    return min(bisect_left(sizes, needed), len(steps) - 1)
 
 
 def _weigh_steps(steps: Sequence[Step], total: int, level: float, prior: ErrorPrior) -> list[float]:
@@ -204,6 +258,12 @@ class Outcomes:
     """For each of those, whether the model's label is wrong."""
     in_view: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Positions of items with labels of people that say nothing about the model."""
+    corrected: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Positions of items for which people found the model's label to be wrong, so that the file has
+    their label or none. Withdrawn items are not among them.
+    """
+    single_labels: int = 0
+    """How many labels in the file people gave one by one, in the set or outside of it."""
 
 
 @dataclass(frozen=True)
@@ -226,8 +286,9 @@ class StepResult:
     holds: bool
     """Whether it is shown that no more than the limit of its items are predicted wrong."""
     counted: int
-    """How many of its items the promise counts: the remaining ones, and some that people labelled
-    if those are more than the reserve. 0 if the promise does not hold.
+    """How many items the promise counts: the remaining ones, and some of the step that people
+    labelled if those are more than the reserve; or for the whole file, all that people labelled one
+    by one. 0 if the promise does not hold.
     """
     counted_limit: int
     """At most so many of the counted items are predicted wrong."""
@@ -260,6 +321,7 @@ def judge_steps(
     labelled_confidences = confidences[outcomes.labelled]
     in_view_confidences = confidences[outcomes.in_view]
     known_wrong_confidences = confidences[_known_wrong(outcomes)]
+    corrected_confidences = confidences[outcomes.corrected]
 
     results = []
     handed_on = 0.0
@@ -275,19 +337,30 @@ def judge_steps(
         known_wrong = int((known_wrong_confidences >= step.threshold).sum())
         is_refuted = known_wrong > step.limit
         holds = step_level > 0 and p_value <= step_level and not is_refuted
-        handed_on = step_level if holds else 0.0
+        remaining = step.size - len(labelled_wrong) - n_in_view
 
         counted = 0
         counted_limit = 0
-        if holds:
+        if holds and terms.labelled is None:
             counted, counted_limit = _count_promised(step, labelled_wrong, terms.error)
+        elif holds:
+            counted = outcomes.single_labels + remaining
+            n_corrected = int((corrected_confidences >= step.threshold).sum())
+            counted_limit = min(step.limit - n_corrected, remaining)
+            # Too many labels may have been undone, or items withdrawn, since the limit was made.
+            holds = counted_limit <= terms.error * counted
+            if not holds:
+                counted = 0
+                counted_limit = 0
+        handed_on = step_level if holds else 0.0
+
         results.append(
             StepResult(
                 step=step,
                 drawn=len(drawn_wrong),
                 wrong=int(drawn_wrong.sum()),
                 known_wrong=known_wrong,
-                remaining=step.size - len(labelled_wrong) - n_in_view,
+                remaining=remaining,
                 level=step_level,
                 p_value=p_value,
                 holds=holds,

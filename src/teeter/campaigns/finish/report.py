@@ -102,13 +102,14 @@ def _describe(report: FinishReport) -> list[str]:
         return ["Every item has a label."]
 
     sentences = [_describe_promise(report)]
+    whose = "its labels" if report.labelled is None else "all labels in the file"
     if report.plan:
         first = report.plan[0]
         others = max(first.items, report.left - first.labels)
         step = (
             f"Label about {first.labels:,} more, drawn at random, and the model can probably label "
             f"{first.items:,} of the {others:,} others, with at most {percent(report.error)} of "
-            f"its labels wrong."
+            f"{whose} wrong."
         )
         # With a promise for most items, it is the promise that matters.
         sentences.insert(1 if report.covered else 0, step)
@@ -137,6 +138,12 @@ def describe_error(report: FinishReport) -> str:
     limit = sum(promise.limit for promise in promises)
     of_each = " of each class" if report.per_class else ""
 
+    if report.labelled is not None:
+        return (
+            f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of "
+            f"{counted:,} labels in the file are wrong: {report.covered:,} labels of the model, "
+            f"and {counted - report.covered:,} that people gave one by one, which count as right."
+        )
     if counted == report.covered:
         return (
             f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
@@ -160,14 +167,15 @@ def _describe_promise(report: FinishReport) -> str:
             f"{report.covered:,} of the {report.left:,} items that are left. "
             f"{describe_error(report)}"
         )
+    whose = "its labels" if report.labelled is None else "all labels in the file"
     if report.draws:
         return (
             f"The model cannot label the rest yet: {report.draws:,} random labels do not show "
-            f"that at most {percent(report.error)} of its labels are wrong."
+            f"that at most {percent(report.error)} of {whose} are wrong."
         )
     return (
         f"The model cannot label the {report.left:,} items that are left yet: only random labels "
-        f"can show that at most {percent(report.error)} of its labels are wrong."
+        f"can show that at most {percent(report.error)} of {whose} are wrong."
     )
 
 
@@ -226,6 +234,7 @@ def look_at_finish(
         class_shares=tuple(shares),
         share_items=share_items,
         share_left_out=n_items - share_items,
+        labelled=finish.terms.labelled,
     )
     return _complete(report)
 
@@ -247,6 +256,10 @@ class SetState:
     """The first so many items were answered."""
     labels_outside: Integers
     """The class indices of labelled items that are not in the set."""
+    is_withdrawn: Booleans
+    """(N,) whether an item was withdrawn."""
+    single_labels: int
+    """How many items in and outside of the set have a label that people gave one by one."""
 
     @classmethod
     def read(
@@ -292,7 +305,17 @@ class SetState:
         unanswered = np.flatnonzero(~is_answered)
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
         outside = np.array(list(index_of_item.values()), dtype=np.int64)
-        return cls(labels, is_settled, is_counted, is_wrong, n_draws, outside)
+        is_withdrawn = np.array([item in snapshot.withdrawn for item in finish.items], dtype=bool)
+        return cls(
+            labels,
+            is_settled,
+            is_counted,
+            is_wrong,
+            n_draws,
+            outside,
+            is_withdrawn,
+            len(snapshot.single_labels()),
+        )
 
 
 def judge_groups(
@@ -315,7 +338,20 @@ def _outcomes_of_group(rows: Integers, state: SetState) -> Outcomes:
     drawn = np.flatnonzero(rows < state.n_draws)
     labelled = np.flatnonzero(state.is_counted[rows])
     in_view = np.flatnonzero(state.is_settled[rows] & ~state.is_counted[rows])
-    return Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled], in_view)
+    # Withdrawing an item does not show that its label was wrong.
+    is_drawn = np.arange(len(rows)) < len(drawn)
+    is_corrected = is_wrong & ~state.is_withdrawn[rows] & state.is_settled[rows]
+    is_corrected &= is_drawn | (state.labels[rows] >= 0)
+    corrected = np.flatnonzero(is_corrected)
+    return Outcomes(
+        drawn,
+        is_wrong[drawn],
+        labelled,
+        is_wrong[labelled],
+        in_view,
+        corrected,
+        state.single_labels,
+    )
 
 
 def _describe_group(
@@ -432,7 +468,11 @@ def newest_certificate(view: Reading) -> Certificate | None:
 
 def _describe_terms(terms: PromiseTerms) -> str:
     per_class = " per class" if terms.per_class else ""
-    return f"an error of {terms.error:.6g}{per_class} and a confidence of {terms.confidence:.6g}"
+    in_file = "" if terms.labelled is None else " of all labels in the file"
+    return (
+        f"an error of {terms.error:.6g}{per_class}{in_file} and a confidence of "
+        f"{terms.confidence:.6g}"
+    )
 
 
 def set_draws(

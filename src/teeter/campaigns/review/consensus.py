@@ -259,6 +259,15 @@ class CampaignSnapshot:
         """The class of every item that was answered blind, by item id."""
         return {item: label for item, label in self.labels.items() if item not in self.in_view}
 
+    def single_labels(self) -> set[str]:
+        """Return the items that belong, and whose label people gave one by one and blind.
+
+        Labels that came with the items are not among them.
+        """
+        labelled = {answer.item for answer in answers_of_people(self.answers) if _is_single(answer)}
+        decided = {item for item, decision in self.decisions.items() if decision.label is not None}
+        return ((labelled | decided) & self.consensus.keys()) - self.left_out
+
     def labelled_classes(self) -> set[str]:
         """Return the classes of the items that have a label and belong in the campaign."""
         return {label for item, label in self.labels.items() if item not in self.left_out}
@@ -289,6 +298,10 @@ class CampaignSnapshot:
         if item in self.left_out or item not in self.consensus:
             return 0.0
         return self.consensus[item].confidence
+
+
+def _is_single(answer: Answer) -> bool:
+    return answer.kind == AnswerKind.LABEL and answer.origin.is_blind
 
 
 def _without(values: Mapping[str, Value], items: Container[str]) -> dict[str, Value]:

@@ -298,6 +298,8 @@ class FinishIn(RequestBody):
     """The share of wrong labels that is allowed."""
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     per_class: bool = False
+    labelled: Annotated[float | None, Field(gt=0, le=1)] = None
+    """For a promise about all labels in the file: the share of the items that is to have one."""
     draws: Annotated[int | None, Field(ge=0, le=MOST_DRAWS)] = None
     """Random items to ask about next. By default as many as the plan needs first."""
 
