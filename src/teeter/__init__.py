@@ -12,7 +12,7 @@ from teeter.base.version import __version__
 from teeter.errors import TeeterError
 
 if TYPE_CHECKING:
-    from teeter import config, strategies
+    from teeter import bench, config, strategies
     from teeter.campaigns.campaign import Campaign
     from teeter.classifier import Classifier, load_classifier
     from teeter.client import connect
@@ -31,6 +31,7 @@ __all__ = [
     "TeeterError",
     "TrainingConfig",
     "__version__",
+    "bench",
     "config",
     "connect",
     "ldm",
@@ -55,5 +56,5 @@ __getattr__, __dir__ = import_lazily(
         "strategies.api": ["ldm", "scores", "select"],
         "training.config": ["TrainingConfig"],
     },
-    submodules=["config", "strategies"],
+    submodules=["bench", "config", "strategies"],
 )

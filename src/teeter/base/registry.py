@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from teeter.errors import InputError, PluginError, UnknownNameError
@@ -15,6 +18,8 @@ __all__ = [
     "Registry",
     "did_you_mean",
     "entry_points_by_name",
+    "import_object",
+    "importable_name",
     "require_known",
     "require_options",
 ]
@@ -156,6 +161,48 @@ class Registry(Generic[T]):
             if registered is cls:
                 return name
         return None
+
+
+def import_object(kind: str, name: str) -> Any:
+    """Return what ``package.module:name`` names. The module may be in the current folder.
+
+    Raises:
+        PluginError: if the module cannot be imported.
+        InputError: if it has nothing of that name that can be called.
+    """
+    module_name, _, object_name = name.partition(":")
+    # Unlike python -m, the command teeter does not search the current folder.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # a user's module may raise anything
+        raise PluginError(f"Cannot import the {kind} {name}: {error}.") from error
+
+    found = getattr(module, object_name, None)
+    if not callable(found):
+        raise InputError(
+            f"The module {module_name} has no function {object_name!r}: name a {kind} as "
+            "package.module:function."
+        )
+    return found
+
+
+def importable_name(kind: str, function: Any) -> str:
+    """Return ``module:name`` of a function or class, by which another process can import it.
+
+    Raises:
+        InputError: if it cannot be imported, such as a lambda.
+    """
+    module_name = str(getattr(function, "__module__", None))
+    name = str(getattr(function, "__qualname__", repr(function)))
+    if getattr(sys.modules.get(module_name), name, None) is not function:
+        raise InputError(
+            f"The {kind} {name} cannot be found by its name: define it at the top level of a "
+            "module."
+        )
+    return f"{module_name}:{name}"
 
 
 def entry_points_by_name(group: str) -> dict[str, EntryPoint]:

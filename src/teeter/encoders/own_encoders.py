@@ -13,7 +13,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urldefrag
@@ -22,6 +21,7 @@ import numpy as np
 
 from teeter.base.files import resolve_inside
 from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key, retry
+from teeter.base.registry import import_object
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,
@@ -29,7 +29,7 @@ from teeter.encoders.encoder import (
     normalize_rows,
     run_encoder,
 )
-from teeter.errors import FileError, InputError, PluginError, ServerError, ServerUnavailableError
+from teeter.errors import FileError, InputError, ServerError, ServerUnavailableError
 
 __all__ = [
     "KEY_VARIABLE",
@@ -178,24 +178,9 @@ class FunctionEncoder(Encoder):
         self.name = name
         self.kind = kind
         self.folder = folder
-        module_name, _, function_name = name.partition(":")
-        # Unlike python -m, the command teeter does not search the current folder.
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-
-        try:
-            module: Any = import_module(module_name)
-        except Exception as error:  # a user's module may raise anything
-            raise PluginError(f"Cannot import the encoder {name}: {error}.") from error
-
-        function = getattr(module, function_name, None)
-        if not callable(function):
-            raise InputError(
-                f"The module {module_name} has no function {function_name!r}: name an encoder as "
-                "package.module:function."
-            )
-        self._function = function
-        self.version = str(getattr(module, "version", "1"))
+        self._function = import_object("encoder", name)
+        module_name, _, _ = name.partition(":")
+        self.version = str(getattr(sys.modules[module_name], "version", "1"))
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return what the function returns for the contents that can be read."""

@@ -53,6 +53,7 @@ from teeter.training import (
     explain_unusable_rows,
     fit_jobs,
 )
+from teeter.training.metrics import Metric, find_metrics
 
 logger = logging.getLogger("teeter")
 
@@ -412,6 +413,7 @@ class Learner:
         labels: Iterable[Any] | None = None,
         *,
         rows: Any = None,
+        metrics: Iterable[str | Metric] = (),
     ) -> Evaluation:
         """Measure the model on labelled rows, which should not be among those it was trained on.
 
@@ -419,6 +421,9 @@ class Learner:
             data: new data in the same form as the pool.
             labels: a class name for each row.
             rows: row numbers of the pool, instead of data. Default: all rows of the pool.
+            metrics: what to measure beside accuracy and loss: ``macro_f1``, ``balanced_accuracy``,
+                ``calibration_error``, or functions of the true class numbers (N,) and the
+                probabilities (N, C).
 
         Raises:
             InputError: if there is no model yet, rows and labels differ in number, or both data and
@@ -428,6 +433,7 @@ class Learner:
             raise InputError("Cannot evaluate a model without labels: give one label per row.")
 
         started = time.perf_counter()
+        metric_functions = find_metrics(metrics)
         classes = torch.from_numpy(encode_labels(labels, self.classes))
         data = self._take_data(data, rows)
         row_count = count_rows(data)
@@ -443,7 +449,7 @@ class Learner:
             members = outputs.posterior_logits.cpu()  # (S, N, classes seen)
             posterior = torch.stack([self._with_all_classes(member) for member in members])
 
-        evaluation = evaluate_logits(logits, classes, posterior)
+        evaluation = evaluate_logits(logits, classes, posterior, metric_functions)
         if self.state.history:
             record = self.state.history[-1]
             record.evaluation = evaluation

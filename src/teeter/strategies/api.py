@@ -230,8 +230,10 @@ def scores(
     return values
 
 
-def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = None) -> Strategy:
-    """Return a strategy, made from its name and options if it is not one already.
+def make_strategy(
+    strategy: str | type[Strategy] | Strategy, options: Mapping[str, Any] | None = None
+) -> Strategy:
+    """Return a strategy, made from its name or class and options if it is not one already.
 
     Raises:
         UnknownNameError: if no strategy has this name.
@@ -244,11 +246,15 @@ def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = 
                 f"{strategy.name} is already an instance: pass the options when you create it."
             )
         return strategy
-    if not isinstance(strategy, str):
+    if isinstance(strategy, str):
+        cls = registry.get(strategy)
+    elif isinstance(strategy, type) and issubclass(strategy, Strategy):
+        cls = strategy
+    else:
         raise InputError(f"{strategy!r} is neither the name of a strategy nor a strategy.")
 
-    cls = registry.get(strategy)
-    require_options(strategy, options, option_names(cls))
+    name = registry.name_of(cls) or cls.__name__
+    require_options(name, options, option_names(cls))
     return cls(**options)
 
 

@@ -7,6 +7,7 @@
 ``loop``            ``fit_jobs``, and the loop that trains one network
 ``batched``         the loop that trains many small networks of one architecture at once
 ``batched_network`` torch's layers, dropout and optimizers for many networks, and a hook for others
+``metrics``         metrics beside accuracy and loss
 ``lightning``       Lightning modules trained by Lightning, if it is installed
 ==================  ==============================================================================
 

@@ -33,6 +33,7 @@ from teeter.training.config import (
     shuffled_batches,
     training_threads,
 )
+from teeter.training.metrics import Metric
 
 __all__ = [
     "Evaluation",
@@ -488,6 +489,7 @@ def evaluate_logits(
     logits: Tensor,
     labels: Tensor,
     posterior: Tensor | None = None,
+    metrics: Mapping[str, Metric] | None = None,
 ) -> Evaluation:
     """Compare logits with the true classes.
 
@@ -495,6 +497,7 @@ def evaluate_logits(
         logits: (N, C) of the model, or of the first member of an ensemble.
         labels: (N,) the true class numbers.
         posterior: (S, N, C) the logits of all S members of an ensemble.
+        metrics: other metrics by name.
 
     Example:
         >>> import torch
@@ -513,11 +516,18 @@ def evaluate_logits(
         is_correct = mean_probabilities.argmax(dim=1) == labels
         ensemble_accuracy = float(is_correct.double().mean())
 
+    values = {}
+    if metrics:
+        probabilities = logits.double().softmax(dim=1).numpy()
+        for name, metric in metrics.items():
+            values[name] = float(metric(labels.numpy(), probabilities))
+
     return Evaluation(
         accuracy=float(accuracy),
         loss=float(loss),
         rows=len(labels),
         ensemble_accuracy=ensemble_accuracy,
+        metrics=values,
     )
 
 

@@ -1,7 +1,7 @@
 """Compare strategies: statistics over runs and datasets, figures, tables and reports.
 
 Statistics and figures take arrays; ``compare_strategies`` and ``write_report`` take runs of the
-benchmark, as ``teeter.bench.experiments.read_run`` returns them.
+benchmark, as ``teeter.bench.experiments.read_run`` returns them; the first also takes data frames.
 """
 
 from teeter.bench.analysis.plots import (
@@ -15,7 +15,11 @@ from teeter.bench.analysis.plots import (
     plot_runtime,
 )
 from teeter.bench.analysis.report import Report, write_report
-from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.run_comparison import (
+    Comparison,
+    RunComparison,
+    compare_strategies,
+)
 from teeter.bench.analysis.statistics import (
     Gain,
     LabelSaving,
@@ -34,6 +38,7 @@ from teeter.bench.analysis.statistics import (
 from teeter.bench.analysis.table_formats import round_rows, rounds_to_csv, write_rounds
 
 __all__ = [
+    "Comparison",
     "Gain",
     "LabelSaving",
     "PenaltyMatrix",

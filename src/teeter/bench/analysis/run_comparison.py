@@ -7,10 +7,11 @@ sentences what is left: the best strategy, what LDM-S gains and saves, the paper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +24,28 @@ from teeter.bench.analysis.statistics import (
     FloatArray,
     Gain,
     LabelSaving,
+    PenaltyMatrix,
     gain_over,
     penalty_matrix,
     performance_profile,
     rank_correlation,
     saving_over,
 )
-from teeter.bench.analysis.table_formats import format_number, format_p_value
-
-if TYPE_CHECKING:
-    from teeter.bench.experiments.run_folder import Curves, Run
+from teeter.bench.analysis.table_formats import (
+    format_mean_and_std,
+    format_number,
+    format_p_value,
+    to_markdown,
+)
+from teeter.bench.experiments.run_folder import Curves, Run
+from teeter.data.table_files import make_frame
+from teeter.errors import InputError
+from teeter.training.metrics import LOWER_IS_BETTER
 
 __all__ = [
     "BASELINE",
     "BoolArray",
+    "Comparison",
     "RunComparison",
     "compare_strategies",
     "cross_run_findings",
@@ -54,23 +63,79 @@ _FAILURES_NAMED = 4
 """Failed repetitions that a note names; it counts the rest."""
 
 
-@dataclass(frozen=True)
-class RunComparison:
-    """What a run says about its strategies, the most accurate over the rounds first."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What runs say about strategies, the best over the rounds first.
 
-    run: Run
-    name: str
-    """Name of the run in a report."""
+    ``print`` shows it as a Markdown table.
+    """
+
     labelled: FloatArray
     """Labels at each round, shape (T,)."""
     accuracy: dict[str, FloatArray]
-    """Accuracies by strategy, shape (R, T)."""
-    minutes: dict[str, dict[str, FloatArray]]
-    """Minutes of each repetition by strategy and phase, summed over rounds, shape (R,)."""
-    memory: dict[str, float]
-    """Peak memory by strategy, in bytes."""
+    """Accuracies by strategy, or another metric, shape (R, T); negative if lower is better."""
     notes: tuple[str, ...]
     """What readers must know: what is missing, unfinished or left out. One sentence each."""
+    metric: str = "accuracy"
+    lower_is_better: bool = False
+    baseline: str = BASELINE
+    """The strategy that gains and savings are measured against."""
+
+    def __str__(self) -> str:
+        """Return a row for each strategy as a Markdown table, with the notes below it."""
+        rows = []
+        for row in self._rows():
+            gain = format_number(row["gain"], "+.2f")
+            if row["gain"] is not None:
+                gain = format_mean_and_std(row["gain"], row["deviation"], self.repetitions, "+.2f")
+            cells = {
+                "strategy": row["strategy"],
+                self.metric: format_number(row[self.metric], ".4f"),
+                f"gain over {self.baseline}": gain,
+                "p": format_p_value(row["p"] if self.repetitions > 1 else None),
+                "labels saved": format_number(row["labels_saved"], ",.0f"),
+                "penalty": format_number(row["penalty"]),
+            }
+            rows.append(cells)
+        return "\n".join([to_markdown(rows).rstrip(), *self.notes])
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """Return a row for each strategy as a data frame.
+
+        The columns are the mean of the metric over rounds and seeds, the gain over the baseline
+        with its standard deviation and p-value, the labels for the final value of the baseline and
+        those saved, and how often another strategy is significantly better (the penalty). Gains are
+        in percentage points, or hundredths of the unit of the metric; positive is better.
+
+        Args:
+            kind: pandas or polars. By default the first one that is installed.
+        """
+        rows = self._rows()
+        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, kind)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return what each strategy came to."""
+        if not self.comparable:
+            raise InputError(" ".join(["There is nothing to compare.", *self.notes]))
+
+        sign = -1 if self.lower_is_better else 1
+        beaten = self.penalties.beaten
+        rows = []
+        for name, values in self.accuracy.items():
+            gain = self.gains.get(name)
+            saving = self.savings.get(name)
+            row = {
+                "strategy": name,
+                self.metric: sign * float(values[:, 1:].mean()),
+                "gain": None if gain is None else gain.mean,
+                "deviation": None if gain is None else gain.deviation,
+                "p": None if gain is None else gain.p,
+                "labels": None if saving is None else saving.labels,
+                "labels_saved": None if saving is None else saving.saved,
+                "penalty": beaten[name],
+            }
+            rows.append(row)
+        return rows
 
     @property
     def repetitions(self) -> int:
@@ -86,21 +151,9 @@ class RunComparison:
         return self.repetitions > 0 and len(self.labelled) > 1
 
     @cached_property
-    def time_unit(self) -> tuple[str, float]:
-        """Unit of times in a report, and how many of it make a minute.
-
-        Runs of less than two minutes are shown in seconds, unless the paper's minutes stand beside
-        them.
-        """
-        longest = 0.0
-        for phases in self.minutes.values():
-            total = sum(float(minutes.mean()) for minutes in phases.values())
-            longest = max(longest, total)
-
-        if self.paper_minutes or longest >= 2:
-            return "minutes", 1.0
-
-        return "seconds", 60.0
+    def penalties(self) -> PenaltyMatrix:
+        """How often one strategy beats another, over the rounds after the first."""
+        return penalty_matrix([self.accuracy])
 
     def mean_accuracy(self, strategy: str) -> float:
         """Return the mean accuracy in percent over repetitions and all rounds but the first."""
@@ -109,8 +162,8 @@ class RunComparison:
 
     @cached_property
     def gains(self) -> dict[str, Gain]:
-        """Gain over Random of every other strategy; empty without Random."""
-        return self._gains_over(BASELINE)
+        """Gain over the baseline of every other strategy; empty without it."""
+        return self._gains_over(self.baseline)
 
     @cached_property
     def gains_over_ldm_s(self) -> dict[str, Gain]:
@@ -131,17 +184,47 @@ class RunComparison:
 
     @cached_property
     def savings(self) -> dict[str, LabelSaving]:
-        """Labels that every other strategy needs to reach Random's final accuracy."""
-        if not self.comparable or BASELINE not in self.accuracy:
+        """Labels that every other strategy needs to reach the baseline's final accuracy."""
+        if not self.comparable or self.baseline not in self.accuracy:
             return {}
 
         savings = {}
-        baseline = self.accuracy[BASELINE]
+        baseline = self.accuracy[self.baseline]
         for name, runs in self.accuracy.items():
-            if name != BASELINE:
+            if name != self.baseline:
                 savings[name] = saving_over(self.labelled, runs, baseline)
 
         return savings
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunComparison(Comparison):
+    """What a run of the benchmark says about its strategies."""
+
+    run: Run
+    name: str
+    """Name of the run in a report."""
+    minutes: dict[str, dict[str, FloatArray]]
+    """Minutes of each repetition by strategy and phase, summed over rounds, shape (R,)."""
+    memory: dict[str, float]
+    """Peak memory by strategy, in bytes."""
+
+    @cached_property
+    def time_unit(self) -> tuple[str, float]:
+        """Unit of times in a report, and how many of it make a minute.
+
+        Runs of less than two minutes are shown in seconds, unless the paper's minutes stand beside
+        them.
+        """
+        longest = 0.0
+        for phases in self.minutes.values():
+            total = sum(float(minutes.mean()) for minutes in phases.values())
+            longest = max(longest, total)
+
+        if self.paper_minutes or longest >= 2:
+            return "minutes", 1.0
+
+        return "seconds", 60.0
 
     @cached_property
     def paper_deltas(self) -> dict[str, paper_results.PaperDelta]:
@@ -179,16 +262,84 @@ class RunComparison:
         return rank_correlation(ours, theirs)
 
 
-def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
-    """Compare the strategies of a run, finished or not.
+@overload
+def compare_strategies(source: Run, name: str | None = None) -> RunComparison: ...
 
-    Rounds and repetitions that not all strategies have, and accuracies that are not numbers, are
-    left out. The notes of the result say which.
+
+@overload
+def compare_strategies(
+    source: Any,
+    name: str | None = None,
+    *,
+    metric: str = "accuracy",
+    baseline: str = BASELINE,
+    lower_is_better: bool | None = None,
+) -> Comparison: ...
+
+
+def compare_strategies(
+    source: Any,
+    name: str | None = None,
+    *,
+    metric: str = "accuracy",
+    baseline: str = BASELINE,
+    lower_is_better: bool | None = None,
+) -> Comparison:
+    """Compare the strategies of a run, finished or not, or of a data frame from anywhere.
+
+    Seeds are paired: what not all strategies have, rounds or seeds, and values that are not
+    numbers, are left out. The notes of the result say which.
 
     Args:
-        run: the run, as ``read_run`` returns it.
-        name: name of the run in a report; that of its setting by default.
+        source: a run, as ``read_run`` returns it; or a data frame, or columns by name, with the
+            columns strategy, seed, labels and the metric, a row for each round.
+        name: name of a run in a report; that of its setting by default.
+        metric: the column to compare.
+        baseline: the strategy that the others are compared with.
+        lower_is_better: whether small values of the metric are good. Default: for ``loss`` and
+            ``calibration_error``.
+
+    Raises:
+        InputError: if a column is missing, or has values of several datasets or batch sizes, or of
+            a round twice.
+
+    Example:
+        >>> comparison = compare_strategies({
+        ...     "strategy": ["random"] * 4 + ["mine"] * 4,
+        ...     "seed": [0, 0, 1, 1] * 2,
+        ...     "labels": [20, 40] * 4,
+        ...     "accuracy": [0.5, 0.6, 0.5, 0.7, 0.5, 0.7, 0.5, 0.9],
+        ... })
+        >>> round(comparison.gains["mine"].mean, 6), round(comparison.savings["mine"].saved, 6)
+        (15.0, 10.0)
     """
+    if isinstance(source, Run) and metric == "accuracy" and baseline == BASELINE:
+        return _compare_run(source, name)
+
+    columns = source.columns() if isinstance(source, Run) else source
+    if lower_is_better is None:
+        lower_is_better = metric in LOWER_IS_BETTER
+    labelled, values, notes = _read_columns(columns, metric)
+    curves = Curves(
+        labelled=labelled,
+        accuracy={name: -runs if lower_is_better else runs for name, runs in values.items()},
+        loss={},
+        seconds={},
+        peak_memory={},
+    )
+    strategies, repetitions, notes_on_values = _select_finite(curves)
+    notes += [*notes_on_values, *_notes_on_tests(curves, strategies, repetitions, baseline)]
+    return Comparison(
+        labelled=labelled,
+        accuracy=_ranked(curves, strategies, repetitions),
+        notes=tuple(notes),
+        metric=metric,
+        lower_is_better=lower_is_better,
+        baseline=baseline,
+    )
+
+
+def _compare_run(run: Run, name: str | None) -> RunComparison:
     curves = run.curves()
     strategies, repetitions, notes_on_values = _select_finite(curves)
 
@@ -196,33 +347,12 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     notes = list(_notes_on_run(run))
     notes += _notes_on_gaps(run, curves)
     notes += notes_on_values
+    notes += _notes_on_tests(curves, strategies, repetitions, BASELINE)
 
-    if len(repetitions) == 1:
-        notes.append(
-            "With a single repetition there is no spread and no test, so any difference "
-            "may be due to chance."
-        )
-    if strategies and len(curves.labelled) < 2:
-        notes.append(
-            "Only the initial round is finished. Nothing has been picked yet, so there is "
-            "nothing to compare."
-        )
-    if strategies and BASELINE not in strategies:
-        notes.append(
-            "Random was not run, so gains over Random and saved labels cannot be computed."
-        )
-    if not strategies:
-        notes.append("There is no round to compare.")
-
-    accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
-
-    # All have the same number of repetitions and rounds, so sums order as means do.
-    totals = {strategy: float(accuracy[strategy][:, 1:].sum()) for strategy in strategies}
-    ranked = sorted(strategies, key=totals.__getitem__, reverse=True)
-
+    accuracy = _ranked(curves, strategies, repetitions)
     minutes: dict[str, dict[str, FloatArray]] = {}
     memory = {}
-    for strategy in ranked:
+    for strategy in accuracy:
         minutes[strategy] = {}
         for phase, seconds in curves.seconds[strategy].items():
             seconds_by_repetition = seconds[repetitions].sum(axis=1)
@@ -236,11 +366,136 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
         run=run,
         name=name or run.setting.name,
         labelled=curves.labelled,
-        accuracy={strategy: accuracy[strategy] for strategy in ranked},
+        accuracy=accuracy,
         minutes=minutes,
         memory=memory,
         notes=tuple(notes),
     )
+
+
+def _ranked(curves: Curves, strategies: list[str], repetitions: list[int]) -> dict[str, FloatArray]:
+    """Return the curves that are compared, the best strategy first."""
+    accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
+    # All have the same number of repetitions and rounds, so sums order as means do.
+    totals = {strategy: float(accuracy[strategy][:, 1:].sum()) for strategy in strategies}
+    ranked = sorted(strategies, key=totals.__getitem__, reverse=True)
+    return {strategy: accuracy[strategy] for strategy in ranked}
+
+
+def _notes_on_tests(
+    curves: Curves, strategies: list[str], repetitions: list[int], baseline: str
+) -> Iterator[str]:
+    """Say what cannot be tested or compared, and why."""
+
+    if len(repetitions) == 1:
+        yield (
+            "With a single repetition there is no spread and no test, so any difference "
+            "may be due to chance."
+        )
+    if strategies and len(curves.labelled) < 2:
+        yield (
+            "Only the initial round is finished. Nothing has been picked yet, so there is "
+            "nothing to compare."
+        )
+    if strategies and baseline not in strategies:
+        yield (
+            f"{display_name(baseline)} was not run, so gains over {display_name(baseline)} and "
+            "saved labels cannot be computed."
+        )
+    if not strategies:
+        yield "There is no round to compare."
+
+
+_GROUPS = ("setting", "dataset", "batch")
+"""Columns whose values are compared apart."""
+
+
+def _read_columns(columns: Any, metric: str) -> tuple[FloatArray, dict[str, FloatArray], list[str]]:
+    """Return labels (T,), values (R, T) by strategy, and notes on what was left out.
+
+    Args:
+        columns: a data frame, or columns by name: see ``compare_strategies``.
+        metric: the column of values.
+    """
+    for group in _GROUPS:
+        distinct = dict.fromkeys(_read_column(columns, group, required=False))
+        if len(distinct) > 1:
+            listed = ", ".join(str(value) for value in distinct)
+            raise InputError(
+                f"There are several values of {group} ({listed}): compare one at a time."
+            )
+
+    strategy_of_row = [str(value) for value in _read_column(columns, "strategy")]
+    seed_of_row = _read_column(columns, "seed")
+    labels_of_row = _read_column(columns, "labels")
+    cells: dict[str, dict[Any, dict[float, float]]] = {}
+    rows = zip(
+        strategy_of_row, seed_of_row, labels_of_row, _read_column(columns, metric), strict=True
+    )
+    for strategy, seed, labels, value in rows:
+        curve = cells.setdefault(strategy, {}).setdefault(seed, {})
+        if labels in curve:
+            raise InputError(
+                f"There are two rows of {strategy}, seed {seed}, with {labels} labels: give one."
+            )
+        curve[labels] = math.nan if value is None else _require_number(value, metric)
+
+    if not cells:
+        raise InputError("There is nothing to compare: the data frame has no rows.")
+
+    # Seeds are paired, and rounds are compared at equal numbers of labels.
+    by_seed = list(cells.values())
+    seeds = [seed for seed in by_seed[0] if all(seed in curves for curves in by_seed)]
+    seeds.sort(key=str)  # sums do not depend on the order of the rows
+    shared = [set(curves[seed]) for curves in by_seed for seed in seeds]
+    labelled = sorted(set.intersection(*shared)) if shared else []
+
+    notes = []
+    all_seeds = dict.fromkeys(seed_of_row)
+    if len(seeds) < len(all_seeds):
+        notes.append(
+            f"Only {len(seeds)} of {len(all_seeds)} seeds are compared: those of every strategy."
+        )
+    all_labels = set(labels_of_row)
+    if len(labelled) < len(all_labels):
+        notes.append(
+            f"Only {len(labelled)} of {len(all_labels)} numbers of labels are compared: those that "
+            "every strategy and seed has."
+        )
+    values: dict[str, FloatArray] = {}
+    for strategy, curves in cells.items():
+        table = [[curves[seed][labels] for labels in labelled] for seed in seeds]
+        values[strategy] = np.array(table, dtype=np.float64).reshape(len(seeds), len(labelled))
+    return np.array(labelled, dtype=np.float64), values, notes
+
+
+def _read_column(columns: Any, name: str, *, required: bool = True) -> list[Any]:
+    """Return the values of a column, or none if it is missing and may be."""
+    try:
+        values = columns[name]
+    except (KeyError, TypeError, IndexError, ValueError):
+        values = None
+    # polars has an error of its own for a column that it does not have.
+    except Exception as error:
+        if type(error).__name__ != "ColumnNotFoundError":
+            raise
+        values = None
+
+    if values is not None:
+        listed: list[Any] = np.asarray(values).tolist()
+        return listed
+    if required:
+        raise InputError(
+            f"There is no column {name!r} in this {type(columns).__name__}: give a run, or a data "
+            "frame with strategy, seed, labels and the metric."
+        )
+    return []
+
+
+def _require_number(value: Any, metric: str) -> float:
+    if isinstance(value, int | float):
+        return float(value)
+    raise InputError(f"The column {metric} has {value!r}: give numbers.")
 
 
 def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 from teeter.base.files import require_file
 from teeter.base.seeds import validate_seed
 from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
+from teeter.bench.datasets.formats import npz_reader
 from teeter.bench.datasets.images import ImageFiles, ParquetImages
 from teeter.bench.datasets.locate import Layout, MatchedFiles, candidate_folders, search_folders
 from teeter.bench.datasets.splits import (
@@ -26,6 +27,7 @@ from teeter.bench.datasets.splits import (
     RawDataset,
     class_indices_from_array,
     hold_out,
+    shuffled_split,
 )
 from teeter.data.array_files import Arrays, read_arrays
 from teeter.errors import FileError
@@ -249,7 +251,8 @@ def load_dataset(
     """Load a named dataset with its training, validation and test rows.
 
     Args:
-        name: one of ``teeter.bench.datasets.names()``.
+        name: one of ``teeter.bench.datasets.names()``; or a .npz or .safetensors file with the
+            arrays x_train, y_train, x_test and y_test, or x and y, of which a fifth is tested on.
         folder: the folder to search for the dataset's files. By default these are the folder named
             by the environment variable TEETER_DATA, and the cache.
         validation: the number of training rows to set apart for validation.
@@ -272,8 +275,13 @@ def load_dataset(
         >>> len(split.validation), len(split.test), split.classes[3]
         (200, 360, '3')
     """
-    spec = find_spec(name)
     seed = validate_seed(seed)
+    if Path(name).suffix in _SUFFIXES:
+        dataset = _read_array_file(Path(folder or ".") / name)
+        train, validation_rows = hold_out(dataset.train, validation, name, seed)
+        return replace(dataset, train=train, validation=validation_rows)
+
+    spec = find_spec(name)
 
     # A function, because embeddings with labels do not need the dataset's files.
     def read_dataset() -> DatasetSplit:
@@ -288,6 +296,34 @@ def load_dataset(
 
     train, validation_rows = hold_out(dataset.train, validation, name, seed)
     return replace(dataset, name=name, train=train, validation=validation_rows)
+
+
+def _read_array_file(path: Path) -> DatasetSplit:
+    """Return the rows of a file of arrays. Its labels are class names, or numbers from 0."""
+    arrays = read_arrays(require_file(path, _SUFFIXES, "a file of arrays"))
+    names = [name for name in ("y", "y_train", "y_test") if name in arrays]
+    labels = np.concatenate([np.asarray(arrays[name]).ravel() for name in names] or [np.zeros(0)])
+
+    classes: tuple[str, ...] | int
+    if labels.dtype.kind == "U":
+        classes = tuple(np.unique(labels).tolist())
+    else:
+        classes = 1 + int(labels.max(initial=0))
+    contents = npz_reader(classes)(((path,),))
+    train, test = shuffled_split(path.stem)(contents)
+
+    if isinstance(classes, int):
+        classes = contents.classes or tuple(str(number) for number in range(classes))
+    rows = []
+    for part in (train, test):
+        source = f"the array of {path.name}"
+        inputs: Any = np.asarray(part.inputs)
+        if inputs.ndim == 4:
+            inputs = image_tensor(inputs, inputs.shape[1:], source, keep_bytes=False)
+        else:
+            inputs = row_tensor(inputs, source)
+        rows.append(LabelledRows(inputs, part.labels))
+    return DatasetSplit(path.name, rows[0], rows[1], classes)
 
 
 def _require_files(spec: DatasetSpec, folder: str | Path | None) -> tuple[Layout, MatchedFiles]:

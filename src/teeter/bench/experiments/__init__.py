@@ -5,6 +5,7 @@
 ``experiment``      the rows of a setting, learners that ask for their labels, and peak memory
 ``runner``          ``run_setting``: plan the groups, run the rounds, resume after a crash
 ``run_folder``      ``RunFolder``: the files of a run; its rounds, failures and curves
+``sweep``           ``sweep``: strategies on your own data, over batch sizes and seeds
 ``tracking``        rounds for TensorBoard and other trackers
 ==================  ==============================================================================
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         setting_named,
         setting_names,
     )
+    from teeter.bench.experiments.sweep import Sweep, sweep
     from teeter.bench.experiments.tracking import (
         TensorBoardTracker,
         Tracker,
@@ -59,6 +61,7 @@ __all__ = [
     "Run",
     "RunFolder",
     "Setting",
+    "Sweep",
     "TensorBoardTracker",
     "Tracker",
     "by_cells",
@@ -73,6 +76,7 @@ __all__ = [
     "run_setting",
     "setting_named",
     "setting_names",
+    "sweep",
 ]
 
 __getattr__, __dir__ = import_lazily(
@@ -100,6 +104,7 @@ __getattr__, __dir__ = import_lazily(
             "setting_named",
             "setting_names",
         ],
+        "sweep": ["Sweep", "sweep"],
         "tracking": ["TensorBoardTracker", "Tracker", "learner_row", "make_tracker", "round_key"],
     },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,9 @@ from teeter.bench.fused_networks.program import make_program
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
+from teeter.models.observe import is_estimator
 from teeter.training.batched_network import register_program
+from teeter.training.metrics import find_metrics
 
 __all__ = [
     "Experiment",
@@ -47,6 +50,7 @@ class Experiment:
         setting: what to run.
         folder: where datasets are looked for. Default: as ``teeter.bench.datasets`` does.
         device: where networks are trained.
+        model: a model of your own, as ``teeter.Learner`` takes it, if the setting has one.
 
     Attributes:
         train: the pool, with all its labels.
@@ -55,7 +59,13 @@ class Experiment:
         classes: the number of classes.
     """
 
-    def __init__(self, setting: Setting, folder: Path | None, device: torch.device) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        folder: Path | None,
+        device: torch.device,
+        model: Any = None,
+    ) -> None:
         split = load_dataset(
             setting.dataset,
             folder=folder,
@@ -74,8 +84,12 @@ class Experiment:
 
         self.setting = setting
         self.device = device
-        self.train = _move_to_device(train, device)
-        self.test = _move_to_device(test, device)
+        self.model = model
+        self.metrics = find_metrics(setting.metrics)
+        # scikit-learn takes rows from the memory of the CPU only.
+        rows_device = torch.device("cpu") if is_estimator(model) else device
+        self.train = _move_to_device(train, rows_device)
+        self.test = _move_to_device(test, rows_device)
         self.validation: LabelledRows | None = None
         if split.validation is not None:
             self.validation = _move_to_device(split.validation, device)
@@ -87,8 +101,14 @@ class Experiment:
         Raises:
             InputError: if not.
         """
+        if self.setting.has_own_model != (self.model is not None):
+            raise InputError(
+                f"The network of {self.setting.name} is {self.setting.network!r}: pass a model if "
+                "it is your own, and none otherwise."
+            )
         # Building one, with any seed, is the check: it raises if the shapes do not fit.
-        build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
+        if self.model is None:
+            build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
 
         needed = self.setting.initial + rounds * self.setting.query
         if needed > len(self.train):
@@ -120,7 +140,7 @@ class Experiment:
             validation = (self.validation.inputs, self.validation.labels)
 
         learner = Learner(
-            build_network,
+            build_network if self.model is None else self.model,
             self.train.inputs,
             setting.strategy(cell.strategy),
             classes=self.classes,
@@ -146,7 +166,9 @@ class Experiment:
         # Without training, whose memory would hide that of most strategies.
         picks: list[int] = []
         _reset_peak_memory(self.device)
-        evaluation = learner.evaluate(self.test.inputs, self.test.labels)
+        evaluation = learner.evaluate(
+            self.test.inputs, self.test.labels, metrics=list(self.metrics.values())
+        )
         labelled = len(learner.pool.labelled)
         if number < self.setting.rounds:
             picks = learner.ask(self.setting.query).tolist()
@@ -170,6 +192,7 @@ class Experiment:
             peak_memory=peak_memory,
             validation=record.validation_accuracy,
             ensemble_accuracy=evaluation.ensemble_accuracy,
+            metrics=dict(evaluation.metrics),
         )
 
     def tell_labels(self, learner: Learner, result: Round) -> None:

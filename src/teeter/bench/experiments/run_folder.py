@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from teeter.base.files import atomic_write, merge_arrays, read_state, split_arrays, write_state
 from teeter.bench.experiments.settings import Setting
+from teeter.data.table_files import make_frame
 from teeter.errors import FileError, InputError
 
 __all__ = [
@@ -85,6 +86,8 @@ class Round:
     """Accuracy on the validation rows, if there are any."""
     ensemble_accuracy: float | None = None
     """Accuracy of an ensemble's mean probabilities, for strategies that train one."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Other metrics on the test rows by name, if the setting has any."""
 
     @property
     def cell(self) -> Cell:
@@ -152,6 +155,41 @@ class Run:
     def is_shortened(self) -> bool:
         """Whether fewer rounds were asked for than the setting has."""
         return self.last_round is not None and self.last_round < self.setting.rounds
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a row for each round, by column: see ``to_frame``."""
+        rows = []
+        for result in self.rounds:
+            row: dict[str, Any] = {
+                "setting": self.setting.name,
+                "dataset": Path(self.setting.dataset).stem,
+                "batch": self.setting.query,
+                "strategy": result.strategy,
+                "seed": result.repetition,
+                "round": result.number,
+                "labels": result.labelled,
+                "accuracy": result.accuracy,
+                "loss": result.loss,
+                **result.metrics,
+            }
+            if result.ensemble_accuracy is not None:
+                row["ensemble_accuracy"] = result.ensemble_accuracy
+            for phase in PHASES:
+                row[f"{phase}_seconds"] = result.seconds.get(phase, 0.0)
+            rows.append(row)
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """Return the rounds as a data frame, a row for each round of a strategy and seed.
+
+        Args:
+            kind: pandas or polars. By default the first one that is installed.
+
+        Raises:
+            MissingExtraError: if the library is not installed.
+        """
+        return make_frame(self.columns(), kind)
 
     def curves(self) -> Curves:
         """Return the results as arrays.
@@ -244,6 +282,7 @@ def round_to_row(setting: Setting, result: Round) -> dict[str, Any]:
         "loss": result.loss,
         "validation": result.validation,
         "ensemble_accuracy": result.ensemble_accuracy,
+        **result.metrics,
     }
     for phase, seconds in result.seconds.items():
         row[f"{phase}_seconds"] = seconds

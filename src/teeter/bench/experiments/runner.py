@@ -71,6 +71,7 @@ def run_setting(
     rounds: int | None = None,
     device: torch.device | str | None = None,
     folder: str | Path | None = None,
+    model: Any = None,
     executor: Executor | None = None,
     trackers: Sequence[Tracker] = (),
     on_step: Progress = lambda done, total: None,
@@ -86,6 +87,7 @@ def run_setting(
         rounds: the number of the last round. Default: that of the setting's final labels.
         device: where networks are trained. Default: a GPU if there is one.
         folder: where datasets are looked for. Default: as ``teeter.bench.datasets`` does.
+        model: a model of your own, as ``teeter.Learner`` takes it, if the setting has one.
         executor: runs groups of cells in workers. Default: all run in this process.
         trackers: get every round once, and first those that were recorded before.
         on_step: called with the number of finished rounds and of all rounds.
@@ -121,7 +123,7 @@ def run_setting(
     # All checks come before the folder is created: a mistake leaves nothing behind.
     _require_valid(request)
     torch_device = choose_device(device)
-    experiment = Experiment(setting, folder, torch_device)
+    experiment = Experiment(setting, folder, torch_device, model)
     experiment.require_runnable(request.rounds)
 
     with run_lock(out):
@@ -156,6 +158,7 @@ def run_setting(
                     "out": str(out.resolve()),
                     "device": None if device is None else str(device),
                     "folder": None if folder is None else str(folder.resolve()),
+                    "model": model,
                 }
                 _run_in_workers(
                     executor,
@@ -179,6 +182,7 @@ def run_group(
     out: str,
     device: str | None,
     folder: str | None,
+    model: Any,
     group: int,
 ) -> None:
     """Run one group of a planned run, as the task of a worker.
@@ -189,6 +193,7 @@ def run_group(
         out: the run folder, whose manifest names the group.
         device: where networks are trained.
         folder: where datasets are looked for.
+        model: a model of your own, if the setting has one.
         group: the number of the group.
     """
     # A worker of a driver that was killed may still be running this group: wait for it.
@@ -202,7 +207,7 @@ def run_group(
         data_folder = None
         if folder is not None:
             data_folder = Path(folder)
-        experiment = Experiment(request.setting, data_folder, choose_device(device))
+        experiment = Experiment(request.setting, data_folder, choose_device(device), model)
         plan = _read_plan(run_folder, group, manifest.groups[group])
 
         # The driver reads the recorded rounds from the folder.

@@ -17,16 +17,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from teeter.base.registry import did_you_mean, require_known
+from teeter.base.registry import did_you_mean, import_object, require_known
 from teeter.base.seeds import validate_seed
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.models import network_names
 from teeter.training.config import TrainingConfig
+from teeter.training.metrics import find_metrics
 
 if TYPE_CHECKING:
     from teeter.strategies.base import Strategy
 
 __all__ = [
+    "OWN_MODEL",
     "PAPER_STRATEGIES",
     "Setting",
     "override",
@@ -35,6 +37,9 @@ __all__ = [
     "setting_names",
 ]
 
+
+OWN_MODEL = "own: "
+"""What the network of a setting begins with if it describes a model of your own."""
 
 PAPER_STRATEGIES = (
     "ldm-s",
@@ -69,7 +74,7 @@ _COUNTS = (
 _FIXED_VALUES = ("name", "paper", "quick")
 """Values that say which experiment a setting is, so that ``override`` must not change them."""
 
-_SAME_EXPERIMENT = frozenset({"seed", "repetitions", "strategies", "options"})
+_SAME_EXPERIMENT = frozenset({"seed", "repetitions", "strategies", "options", "metrics"})
 """Values that may change while the results are still comparable to the paper's."""
 
 _TYPE_DESCRIPTIONS: dict[Any, str] = {
@@ -103,7 +108,9 @@ class Setting:
 
     name: str
     dataset: str
+    """The name of a dataset, or of a .npz or .safetensors file of arrays: see ``load_dataset``."""
     network: str
+    """The name of a network; or ``own: ...``, a model of your own that ``run_setting`` is given."""
     initial: int
     """Number of labels at the start."""
     query: int
@@ -155,7 +162,11 @@ class Setting:
     """The name in the paper's tables; None if the numbers cannot be compared."""
     strategies: tuple[str, ...] = PAPER_STRATEGIES
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Options by strategy. An entry with a ``strategy`` is a variant of it under a new name."""
+    """Options by strategy. An entry with a ``strategy`` is a variant of it under a new name. That
+    may also be a class of your own, as ``package.module:Class``."""
+    metrics: tuple[str, ...] = ()
+    """What is measured beside accuracy and loss: see ``teeter.Learner.evaluate``. A function of
+    your own is named as ``package.module:function``."""
 
     def __post_init__(self) -> None:
         # Lists, as JSON and TOML have them, become tuples. Values of other types are refused.
@@ -169,7 +180,11 @@ class Setting:
 
         self._require_ranges()
 
-        require_known("network", self.network, network_names())
+        if not self.has_own_model:
+            require_known("network", self.network, network_names())
+        for name in self.metrics:
+            if ":" not in name:  # the code of others is imported when a run begins
+                find_metrics([name])
 
         for name in self.options:
             if not _STRATEGY_NAME.fullmatch(name):
@@ -211,6 +226,11 @@ class Setting:
         return TrainingConfig(**values)
 
     @property
+    def has_own_model(self) -> bool:
+        """Whether the model is not one of teeter's networks."""
+        return self.network.startswith(OWN_MODEL)
+
+    @property
     def rounds(self) -> int:
         """How many times labels are asked for."""
         return (self.final - self.initial) // self.query
@@ -229,6 +249,8 @@ class Setting:
 
         options = dict(self.options.get(name, {}))
         strategy_name = str(options.pop("strategy", name))
+        if ":" in strategy_name:
+            return make_strategy(import_object("strategy", strategy_name), options)
         return make_strategy(strategy_name, options)
 
 

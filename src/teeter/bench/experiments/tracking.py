@@ -84,7 +84,7 @@ class Tracker(Protocol):
         """Get ready, and return the rounds that were written before: they are not sent again."""
 
     def write(self, row: Row) -> None:
-        """Write a round. The row has a value, or None, for each of ``COLUMNS``."""
+        """Write a round. The row has a value, or None, for each of ``COLUMNS``, and the metrics."""
 
     def end(self) -> None:
         """Close files and connections."""
@@ -119,7 +119,7 @@ def learner_row(
         repetition: the number of the repetition, if there are several.
 
     Returns:
-        a value, or None, for each of ``COLUMNS``.
+        a value, or None, for each of ``COLUMNS``, and the metrics of the evaluation.
     """
     last_fit = learner.history[-1]
     values: dict[str, Any] = {
@@ -137,7 +137,8 @@ def learner_row(
         values[f"{phase}_seconds"] = seconds
 
     # Trackers get the same columns from a learner as from a run, some of them empty.
-    return {name: values.get(name) for name in COLUMNS}
+    row = {name: values.get(name) for name in COLUMNS}
+    return {**row, **evaluation.metrics}
 
 
 class TrackerSet:
@@ -186,7 +187,7 @@ class TrackerSet:
             return
 
         values = {"started": self._started, **round_to_row(self._setting, result)}
-        row = {name: values.get(name) for name in COLUMNS}
+        row = {name: values.get(name) for name in (*COLUMNS, *result.metrics)}
         key = round_key(row)
 
         working = []
