@@ -146,7 +146,9 @@ def _ascii_netloc(parts: SplitResult) -> str:
         raise InputError(
             f"{parts.netloc[:200]!r} is not the name of a host, so it is not an address."
         ) from None
-    return host if parts.port is None else f"{host}:{parts.port}"
+    if parts.port is None:
+        return host
+    return f"{host}:{parts.port}"
 
 
 def send_request(
@@ -184,10 +186,13 @@ def send_request(
     for _ in range(max_redirects + 1):
         parts = require_http_url(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = _pick_address(str(parts.hostname), port, allow_private, resolve or _resolve)
+        resolver = resolve or _resolve
+        address = _pick_address(str(parts.hostname), port, allow_private, resolver)
 
         with _connected(parts, port, address, deadline) as connection:
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            path = parts.path or "/"
+            if parts.query:
+                path += f"?{parts.query}"
             host = str(parts.hostname)
             if ":" in host:
                 host = f"[{host}]"
@@ -240,7 +245,9 @@ def _pick_address(host: str, port: int, allow_private: bool, resolve: Resolver) 
 
     if not allow_private:
         for text in addresses:
-            if not _is_public(ipaddress.ip_address(text.partition("%")[0])):
+            # Behind a percent sign is the name of a network interface.
+            number, _, _ = text.partition("%")
+            if not _is_public(ipaddress.ip_address(number)):
                 raise PrivateAddressError(
                     f"{host} has the address {text}, which is not public: use a public host, or "
                     f"allow private addresses."
@@ -324,8 +331,9 @@ def _connected(
         yield connection
     except (OSError, UnicodeError, http.client.HTTPException) as error:
         # The reason only: the message of an error may repeat what a server has sent.
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else None
-        reason = reason or type(error).__name__
+        reason = type(error).__name__
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
         if isinstance(error, TimeoutError):
             reason = "it took too long"
         raise ServerError(f"{host} does not answer: {reason}.") from None
@@ -347,7 +355,9 @@ def _read_response(connection: http.client.HTTPConnection, max_bytes: int) -> Ht
     if answer.length:
         raise ServerError(f"{connection.host} ended its answer {answer.length:,} bytes too early.")
 
-    headers = {name.lower(): value for name, value in answer.getheaders()}
+    headers = {}
+    for name, value in answer.getheaders():
+        headers[name.lower()] = value
     return HttpResponse(answer.status, headers, bytes(content))
 
 
@@ -491,9 +501,12 @@ def _read_retry_after(headers: Headers) -> float | None:
 
     try:
         seconds = float(value)
-        return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass
+    else:
+        if not math.isfinite(seconds):
+            return None
+        return seconds
 
     try:
         return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()

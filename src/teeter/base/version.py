@@ -26,7 +26,8 @@ def commit() -> str | None:
         return from_environment
 
     root = Path(__file__).parents[3]
-    if not (root / ".git").exists() or not (root / "src" / "teeter").is_dir():
+    package = root / "src" / "teeter"
+    if not (root / ".git").exists() or not package.is_dir():
         return None
 
     # --exclude=* ignores tags, so that the answer is always a commit.

@@ -398,8 +398,9 @@ def _find_id_name(names: Mapping[str, object], id_column: str | None, path: Path
 
 def _require_list_of_texts(array: Any, name: str, path: Path) -> None:
     # The values of an array have one type, so the first stands for all.
-    is_list = array.ndim == 1
-    if not is_list or not all(isinstance(value, str | bytes | int) for value in array[:1].tolist()):
+    first = array[:1].tolist()
+    is_readable = all(isinstance(value, str | bytes | int) for value in first)
+    if array.ndim != 1 or not is_readable:
         raise FileError(
             f"{path} holds {_describe({name: array})}: "
             "it must be a list of strings or whole numbers."

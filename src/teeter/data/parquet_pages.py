@@ -52,7 +52,8 @@ class ColumnPages:
     @property
     def rows_at_once(self) -> int:
         """The number of rows with one text each to read at once, so that they take little."""
-        return min(max(_PAGE_BYTES_AT_ONCE // max(self.largest_page, 1), 1), _MOST_ROWS_AT_ONCE)
+        rows = _PAGE_BYTES_AT_ONCE // max(self.largest_page, 1)
+        return min(max(rows, 1), _MOST_ROWS_AT_ONCE)
 
 
 def read_column_pages(stream: BinaryIO, chunk: Any) -> ColumnPages:
@@ -83,7 +84,8 @@ def read_column_pages(stream: BinaryIO, chunk: Any) -> ColumnPages:
         page = header.get(5) or header.get(8)
         if isinstance(page, dict):
             values += _size_field(page, 1)
-            encodings.add(_size_field(page, 2 if 5 in header else 4))
+            encoding_field = 2 if 5 in header else 4
+            encodings.add(_size_field(page, encoding_field))
 
         size += page_size
         largest_page = max(largest_page, page_size)
@@ -111,7 +113,11 @@ def _read_struct(stream: BinaryIO, depth: int = 0) -> Iterator[tuple[int, Any]]:
         if kind == _STOP:
             return
         # The high bits are the distance from the field before, or 0 if the number follows.
-        number = number + (byte >> 4) if byte >> 4 else _read_signed(stream)
+        distance = byte >> 4
+        if distance:
+            number += distance
+        else:
+            number = _read_signed(stream)
         yield number, _read_value(stream, kind, depth)
 
 

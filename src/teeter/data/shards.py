@@ -491,8 +491,9 @@ def _find_feature_columns(
     id_columns = {"id", "ids"} if id_column is None else {id_column}
     columns = []
     for field in file.schema_arrow:
-        is_number = types.is_integer(field.type) or types.is_floating(field.type)
-        if is_number and field.name not in id_columns:
+        if field.name in id_columns:
+            continue
+        if types.is_integer(field.type) or types.is_floating(field.type):
             columns.append(field.name)
 
     if not columns:
@@ -655,7 +656,8 @@ def _read_ids(shard: Shard, column: str, rows: Rows) -> list[str]:
         for group in shard.groups:
             stop = start + file.metadata.row_group(group).num_rows
             positions = np.flatnonzero((rows >= start) & (rows < stop))
-            values = _read_id_values(file, path, group, column, rows[positions] - start)
+            rows_of_group = rows[positions] - start
+            values = _read_id_values(file, path, group, column, rows_of_group)
             for position, value in zip(positions.tolist(), values, strict=True):
                 if isinstance(value, bytes):
                     ids[position] = value.decode(errors="replace")
@@ -672,10 +674,12 @@ def _read_id_values(file: Any, path: Path, group: int, column: str, rows: Rows) 
 
     metadata = file.metadata
     rows_at_once = BATCH_ROWS
+    column_root, _, _ = column.partition(".")
     with path.open("rb") as stream:
         for index in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(index)
-            if chunk.path_in_schema.split(".")[0] == column.split(".", maxsplit=1)[0]:
+            chunk_root, _, _ = chunk.path_in_schema.partition(".")
+            if chunk_root == column_root:
                 pages = read_column_pages(stream, chunk)
                 rows_at_once = min(rows_at_once, pages.rows_at_once)
 
@@ -684,7 +688,8 @@ def _read_id_values(file: Any, path: Path, group: int, column: str, rows: Rows) 
     for batch in file.iter_batches(rows_at_once, row_groups=[group], columns=[column]):
         stop = start + batch.num_rows
         positions = np.flatnonzero((rows >= start) & (rows < stop))
-        wanted = batch.column(0).take(rows[positions] - start).to_pylist()
+        rows_of_batch = rows[positions] - start
+        wanted = batch.column(0).take(rows_of_batch).to_pylist()
         for position, value in zip(positions.tolist(), wanted, strict=True):
             values[position] = value
         start = stop

@@ -215,7 +215,8 @@ def _one_hot(texts: list[str]) -> Features | None:
     # column of categories may look like this too, unless no text is repeated.
     present = counts.total() - counts[""]
     distinct = len(counts) - ("" in counts)
-    if distinct > present / 2 and (distinct > MAX_CATEGORIES or distinct == present):
+    is_long = distinct > MAX_CATEGORIES or distinct == present
+    if distinct > present / 2 and is_long:
         return None
 
     if len(counts) < 2:
@@ -368,7 +369,8 @@ def _find_joined_labels(counts: Counter[str]) -> str | None:
         parts_of = {}
         uses: Counter[str] = Counter()
         for text in counts:
-            parts = {part.strip() for part in text.split(separator)} - {""}
+            parts = {part.strip() for part in text.split(separator)}
+            parts.discard("")
             parts_of[text] = parts
             uses.update(parts)  # a set: a label counts once for each of its parts
 
@@ -434,9 +436,13 @@ class TextTemplate:
     @property
     def only_column(self) -> str | None:
         """The column whose cells are the texts, if there is nothing else in them."""
-        if len(self.parts) == 1 and self.parts[0][0] == "":
-            return self.parts[0][1]
-        return None
+        if len(self.parts) != 1:
+            return None
+
+        [(literal, column)] = self.parts
+        if literal:
+            return None
+        return column
 
     def fill(self, cells: Mapping[str, str]) -> str:
         """Return the text of a row.
@@ -480,7 +486,8 @@ def parse_text_template(text: str, columns: Sequence[str], source: Path) -> Text
         template = _parse_braces(text)
     else:
         names = [name.strip() for name in text.split(",")]
-        template = TextTemplate(tuple(("", name) for name in names), is_list=len(names) > 1)
+        parts = tuple(("", name) for name in names)
+        template = TextTemplate(parts, is_list=len(names) > 1)
 
     for name in template.columns:
         require_known(f"column of {source}", name, columns)

@@ -305,7 +305,8 @@ def read_cells(path: Path) -> CsvRows:
     lines = []
     blank = []
     with open_cells(path) as cells:
-        if len(cells.sheets) > 1 and split_sheet(path)[1] is None:
+        _, sheet = split_sheet(path)
+        if len(cells.sheets) > 1 and sheet is None:
             raise InputError(
                 f"{path} has the sheets {', '.join(cells.sheets)}: choose one, as in "
                 f"'{path}#{cells.sheets[0]}'."
@@ -319,9 +320,13 @@ def read_cells(path: Path) -> CsvRows:
     if not rows:
         raise FileError(f"{path} has a header ({', '.join(cells.names)}) and no rows.")
 
-    unnamed = [k for k, name in enumerate(cells.names) if not name and any(row[k] for row in rows)]
+    unnamed = []
+    for k, name in enumerate(cells.names):
+        if not name and any(row[k] for row in rows):
+            unnamed.append(k)
     # The first column may be the index that pandas writes. Others are often below a title.
-    if len(unnamed) > 1 or (cells.sheets and unnamed not in ([], [0])):
+    is_below_title = bool(cells.sheets) and unnamed not in ([], [0])
+    if len(unnamed) > 1 or is_below_title:
         raise FileError(
             f"{pluralize(len(unnamed), 'column')} of {path} with values have no name: name each in "
             "the first row that is not blank."
@@ -343,9 +348,11 @@ def find_encoding(path: Path) -> str:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     # Without a byte order mark: half of the bytes of Latin letters are zero.
-    for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
-        if zeros.count(0) > len(start) / 4:
-            return encoding
+    enough_zeros = len(start) / 4
+    if start[1::2].count(0) > enough_zeros:
+        return "utf-16-le"
+    if start[::2].count(0) > enough_zeros:
+        return "utf-16-be"
 
     # Excel writes a byte order mark in UTF-8 too, which utf-8-sig skips. In Windows-1252 nearly any
     # bytes are text, so it comes last.
@@ -410,9 +417,8 @@ def convert_csv_rows(content: CsvRows, path: Path) -> Table:
             continue
         # Where semicolons separate columns, commas may separate decimals.
         if content.delimiter == ";" and _has_decimal_commas(values):
-            columns[name] = text_column(value.replace(",", ".") for value in values)
-        else:
-            columns[name] = text_column(values)
+            values = tuple(value.replace(",", ".") for value in values)
+        columns[name] = text_column(values)
 
     return Table(path, columns, lines=content.lines, blank=content.blank, encoding=content.encoding)
 
@@ -660,7 +666,8 @@ def arrow_table_of(value: Any) -> Any | None:
     # Views of texts are a type of their own.
     for position, field in enumerate(table.schema):
         if str(field.type) == "string_view":
-            table = table.set_column(position, field.name, table[field.name].cast("string"))
+            strings = table[field.name].cast("string")
+            table = table.set_column(position, field.name, strings)
     return table
 
 
@@ -694,7 +701,8 @@ def frame_of(table: Any, kind: str | None = None) -> Any:
     for name in set(table.column_names) & set(frame.columns):
         column = table[name]
         # pandas would make floats of integers if one is missing, and arrays of lists.
-        if str(column.type) == "int64" and column.null_count and frame[name].dtype.kind == "f":
+        has_missing = str(column.type) == "int64" and column.null_count
+        if has_missing and frame[name].dtype.kind == "f":
             # As an array: a series would be aligned with the index of the frame.
             integers = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
             frame[name] = integers.array
@@ -920,7 +928,8 @@ def _unpack_texts(path: Path, metadata: Any, pages: _Pages) -> Iterator[int]:
     columns_of_group: dict[int, list[str]] = {}
     for (group, index), column_pages in pages.items():
         if not column_pages.has_shared_prefixes:
-            columns_of_group.setdefault(group, []).append(metadata.schema.column(index).path)
+            column_path = metadata.schema.column(index).path
+            columns_of_group.setdefault(group, []).append(column_path)
     all_columns = sorted({name for names in columns_of_group.values() for name in names})
 
     with open_parquet(path, dictionary_columns=all_columns) as file:
@@ -934,8 +943,9 @@ def _unpacked_size(array: Any) -> int:
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type):
-        lengths = compute.binary_length(array.dictionary).cast("int64")
-        return int(compute.sum(lengths.take(array.indices)).as_py() or 0)
+        length_of_text = compute.binary_length(array.dictionary).cast("int64")
+        lengths = length_of_text.take(array.indices)
+        return int(compute.sum(lengths).as_py() or 0)
     if types.is_struct(array.type):
         return sum(_unpacked_size(field) for field in array.flatten())
     if types.is_map(array.type):
@@ -1108,8 +1118,9 @@ def _read_json_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if number and mark == "]":
                 break
             if mark == ("," if number else "["):
+                begin = _skip_space(text, start + 1)
                 try:
-                    value, position = decoder.raw_decode(text, _skip_space(text, start + 1))
+                    value, position = decoder.raw_decode(text, begin)
                 except json.JSONDecodeError as error:
                     message = error.msg
                     end = error.pos
@@ -1140,7 +1151,9 @@ def _read_json_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _skip_space(text: str, position: int) -> int:
     space = _JSON_SPACE.match(text, position)
-    return position if space is None else space.end()
+    if space is None:
+        return position
+    return space.end()
 
 
 def _json_list_error(
@@ -1153,7 +1166,8 @@ def _json_list_error(
     if number == 0 and text[1:].lstrip().startswith("]"):
         return FileError(f"{path} is an empty list.")
     if len(problem.doc) > MAX_LINE_LENGTH:
-        return _json_length_error(path, f"entry {number + 1}", _find_long_field(problem.doc))
+        field = _find_long_field(problem.doc)
+        return _json_length_error(path, f"entry {number + 1}", field)
     line += problem.doc.count("\n", 0, problem.pos)
     return FileError(f"Line {line} of {path} is no JSON ({problem.msg}): check what is before it.")
 

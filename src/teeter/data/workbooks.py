@@ -161,7 +161,8 @@ def _print_sheet() -> None:
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+        limit = int(memory)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (ImportError, ValueError, OSError):
         pass  # Windows has no such limit, and macOS may refuse it.
 
@@ -176,7 +177,11 @@ def _print_sheet() -> None:
         print_message("protected")
         return
     names = workbook.sheet_names
-    filled = [sheet for sheet in names if workbook.get_sheet_by_name(sheet).height > 0]
+    filled = []
+    for sheet_name in names:
+        sheet = workbook.get_sheet_by_name(sheet_name)
+        if sheet.height > 0:
+            filled.append(sheet_name)
     print_message([names, filled])
     chosen = name or "".join(filled[:1])
     if chosen not in filled:
@@ -184,7 +189,10 @@ def _print_sheet() -> None:
 
     sheet = workbook.get_sheet_by_name(chosen)
     ranges = sheet.merged_cell_ranges or []
-    merged = {start[0] for start, end in ranges if end[1] > start[1]}
+    merged = set()
+    for (first_row, first_column), (_, last_column) in ranges:
+        if last_column > first_column:
+            merged.add(first_row)
     print_message([sheet.total_height * sheet.total_width, sorted(merged)])
     for cells in sheet.iter_rows():
         print_message([format_sheet_cell(cell) for cell in cells])
