@@ -109,8 +109,11 @@ class EncoderState:
         from safetensors.numpy import save
 
         # safetensors ignores strides: it would write a transposed array in the wrong order.
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        return save(arrays, metadata={_CONFIG_KEY: json.dumps(self.config)})
+        arrays = {}
+        for name, array in self.arrays.items():
+            arrays[name] = np.ascontiguousarray(array)
+        metadata = {_CONFIG_KEY: json.dumps(self.config)}
+        return save(arrays, metadata)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> EncoderState:
@@ -239,8 +242,10 @@ def encode_by_length(
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     rows = []
     for start in range(0, len(order), batch_size):
-        batch = [texts[row] for row in order[start : start + batch_size]]
-        rows.append(np.asarray(encode_batch(batch), dtype=np.float32))
+        stop = start + batch_size
+        batch = [texts[row] for row in order[start:stop]]
+        features = encode_batch(batch)
+        rows.append(np.asarray(features, dtype=np.float32))
 
     encoded = np.concatenate(rows)
     vectors = np.empty_like(encoded)

@@ -93,7 +93,9 @@ def count_left_out_files(folder: Path) -> dict[str, int]:
         is_hidden = any(part.startswith(".") for part in parts)
         if not is_hidden and path.is_file() and not _is_image(path):
             counts[path.suffix.lower()] += 1
-    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+    # The most frequent first. The sort is stable, so equally frequent ones are in order of name.
+    by_name = sorted(counts.items())
+    return dict(sorted(by_name, key=lambda entry: -entry[1]))
 
 
 def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
@@ -109,18 +111,20 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
     if not counts:
         return None
 
-    named = [
-        f"{count:,} {suffix or 'without an ending'}"
-        for suffix, count in list(counts.items())[:_NAMED_SUFFIXES]
-    ]
-    if len(counts) > _NAMED_SUFFIXES:
-        other_counts = list(counts.values())[_NAMED_SUFFIXES:]
-        named.append(f"and {sum(other_counts):,} others")
     total = sum(counts.values())
+    others = total
+    named = []
+    for suffix, count in list(counts.items())[:_NAMED_SUFFIXES]:
+        named.append(f"{count:,} {suffix or 'without an ending'}")
+        others -= count
+    if others:
+        named.append(f"and {others:,} others")
     were = "1 file was left out, which is no image"
     if total > 1:
         were = f"{total:,} files were left out, which are no images"
-    hint = f" ({HEIF_HINT})" if any(suffix in counts for suffix in HEIF_SUFFIXES) else ""
+    hint = ""
+    if any(suffix in counts for suffix in HEIF_SUFFIXES):
+        hint = f" ({HEIF_HINT})"
     return f"{were} that teeter reads: {', '.join(named)}{hint}."
 
 
@@ -209,7 +213,8 @@ class ImageEncoder(Encoder):
             features = self.project(raw.vectors[rows])
         else:
             # A blank picture tells the width of the features.
-            blank = np.full((1, self.side, self.side, 3), 255, dtype=np.uint8)
+            shape = (1, self.side, self.side, 3)
+            blank = np.full(shape, 255, dtype=np.uint8)
             raw_of_blank = self.describe_pictures(blank)
             features = self.project(raw_of_blank)[:0]
 
@@ -369,8 +374,8 @@ def _convert_to_rgb(image: Any) -> Any:
 
         black = min(0.0, lowest)
         # The lowest usual value of white that fits.
-        usual = [white for white in _WHITE_VALUES[image.mode[:4]] if highest <= white]
-        white = usual[0] if usual else highest
+        usual = _WHITE_VALUES[image.mode[:4]]
+        white = next((value for value in usual if highest <= value), highest)
         shades = 255 * (values - black) / (white - black)
         return Image.fromarray(np.uint8(shades)).convert("RGB")
 

@@ -214,8 +214,10 @@ class MiniLMEncoder(Encoder):
 
         def encode_batch(rows: list[int]) -> None:
             ids, mask = _pad([token_ids[row] for row in rows])
+            ids = ids.to(self._device)
+            mask = mask.to(self._device)
             with torch.no_grad():
-                features = self._network(ids.to(self._device), mask.to(self._device))
+                features = self._network(ids, mask)
             vectors[rows] = features.cpu().numpy()
 
         # One batch per core: the products are too small for several cores to share one.
@@ -225,12 +227,13 @@ class MiniLMEncoder(Encoder):
 
 def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield rows in batches of similar length, so that little of a batch is padding."""
-    order = sorted(range(len(token_ids)), key=lambda row: len(token_ids[row]))
+    lengths = [len(ids) for ids in token_ids]
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
     batch: list[int] = []
 
     for row in order:
         # The newest row is the longest, and the others are padded to its length.
-        padded_size = (len(batch) + 1) * len(token_ids[row])
+        padded_size = (len(batch) + 1) * lengths[row]
         if batch and padded_size > _TOKENS_PER_BATCH:
             yield batch
             batch = []
@@ -290,7 +293,8 @@ def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArra
 
         # One scale per row of an embedding, and per output of a layer.
         whole_name = name.removesuffix("_q")
-        expanded = array.astype(np.float32) * stored[f"{whole_name}_scale"]
+        scale = stored[f"{whole_name}_scale"]
+        expanded = array.astype(np.float32) * scale
         if whole_name.startswith(_PREFIX):
             weights[whole_name.removeprefix(_PREFIX)] = expanded
         else:

@@ -143,8 +143,10 @@ def to_best_device(network: nn.Module) -> tuple[nn.Module, str]:
 
 def _make_linear(weights: Mapping[str, Tensor], *names: str) -> nn.Linear:
     """Return one linear layer with the outputs of all that are named."""
-    weight = torch.cat([weights[f"{name}.weight"] for name in names])
-    bias = torch.cat([weights[f"{name}.bias"] for name in names])
+    all_weights = [weights[f"{name}.weight"] for name in names]
+    all_biases = [weights[f"{name}.bias"] for name in names]
+    weight = torch.cat(all_weights)
+    bias = torch.cat(all_biases)
     outputs, inputs = weight.shape
 
     # On the "meta" device no random weights are drawn only to be replaced.
@@ -209,7 +211,8 @@ class _FoldedConvolution(nn.Module):
         variance = weights[f"{norm}.running_var"]
 
         # norm(k * x) = (k * x - mean) * factor + bias = (k * factor) * x + (bias - mean * factor)
-        factor = weights[f"{norm}.weight"] / torch.sqrt(variance + _BATCH_NORM_EPSILON)
+        deviation = torch.sqrt(variance + _BATCH_NORM_EPSILON)
+        factor = weights[f"{norm}.weight"] / deviation
         bias = weights[f"{norm}.bias"] - mean * factor
         folded = kernel * factor.view(-1, 1, 1, 1)
 

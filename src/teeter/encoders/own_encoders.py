@@ -95,15 +95,17 @@ class EndpointEncoder(Encoder):
         """
         parts = []
         for start in range(0, len(contents), _BATCH):
-            batch = [text[:_MAX_CHARACTERS] for text in contents[start : start + _BATCH]]
+            texts = contents[start : start + _BATCH]
             # Servers refuse empty texts, so a space is sent instead.
-            batch = [text or " " for text in batch]
+            batch = [text[:_MAX_CHARACTERS] or " " for text in texts]
             parts.append(run_encoder(self._request, batch))
 
-        return Encoding(normalize_rows(np.concatenate(parts)))
+        vectors = np.concatenate(parts)
+        return Encoding(normalize_rows(vectors))
 
     def _request(self, texts: Sequence[str]) -> list[list[float]]:
-        body = json.dumps({"model": self.model, "input": list(texts)}).encode()
+        fields = {"model": self.model, "input": list(texts)}
+        body = json.dumps(fields).encode()
         headers = {"content-type": "application/json"}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
@@ -118,7 +120,9 @@ class EndpointEncoder(Encoder):
         try:
             entries: list[dict[str, Any]] = json.loads(response)["data"]
             # A server may return embeddings in any order, with their indexes.
-            by_index = {int(entry["index"]): entry["embedding"] for entry in entries}
+            by_index = {}
+            for entry in entries:
+                by_index[int(entry["index"])] = entry["embedding"]
             return [by_index[index] for index in range(count)]
         except (ValueError, KeyError, TypeError):
             raise unexpected from None

@@ -94,7 +94,9 @@ class _PretrainedModel:
     @property
     def location(self) -> str:
         """The folder or the hub name from which libraries load the model."""
-        return self.name if self.folder is None else str(self.folder)
+        if self.folder is None:
+            return self.name
+        return str(self.folder)
 
     @cached_property
     def checksum(self) -> str:
@@ -273,9 +275,10 @@ def _load(name: str, load: Callable[[], ModelT]) -> ModelT:
         with _quiet_loading():
             return load()
     except Exception as error:  # Hubs, caches and damaged files raise almost anything.
-        reasons = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines()
+        reason = lines[0] if lines else type(error).__name__
         raise InputError(
-            f"Cannot load the encoder {name!r} ({reasons[0]}): name one of teeter's own encoders, "
+            f"Cannot load the encoder {name!r} ({reason}): name one of teeter's own encoders, "
             "a folder that holds a model, or a package that contains one."
         ) from None
 

@@ -282,7 +282,8 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
         return partial(make_side_by_side, part_encoders)
 
     module, separator, _ = name.partition(":")
-    if separator and all(part.isidentifier() for part in module.split(".")):
+    is_module = all(part.isidentifier() for part in module.split("."))
+    if separator and is_module:
         from teeter.encoders.own_encoders import FunctionEncoder
 
         return partial(FunctionEncoder, name, kind, folder)

@@ -55,8 +55,10 @@ class _PartScales:
         # Features that are all equal have no size to divide by.
         size = float(np.sqrt(mean_square)) or 1.0
 
-        self.arrays[f"centre.{part}"] = centre.astype(np.float32)
-        self.arrays[f"size.{part}"] = np.array([size], dtype=np.float32)
+        self.arrays |= {
+            f"centre.{part}": centre.astype(np.float32),
+            f"size.{part}": np.array([size], dtype=np.float32),
+        }
 
     def scale(self, part: int, features: Vectors) -> Vectors:
         """Return the scaled features of a part, (N, D)."""
@@ -143,7 +145,9 @@ class TextsSideBySide(_SideBySide):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the scaled features of all parts, side by side."""
-        return Encoding(self._join(part.encode(contents).vectors for part in self.parts))
+        encodings = [part.encode(contents) for part in self.parts]
+        vectors = self._join(encoding.vectors for encoding in encodings)
+        return Encoding(vectors)
 
 
 class ImagesSideBySide(_SideBySide, ImageEncoder):
@@ -179,8 +183,10 @@ class ImagesSideBySide(_SideBySide, ImageEncoder):
 
     def project(self, raw: Vectors) -> Vectors:
         """Return the scaled features of all parts, side by side."""
-        parts = zip(self.parts, self._split(raw), strict=True)
-        return self._join(part.project(part_raw) for part, part_raw in parts)
+        features = []
+        for part, part_raw in zip(self.parts, self._split(raw), strict=True):
+            features.append(part.project(part_raw))
+        return self._join(features)
 
     def _split(self, raw: Vectors) -> list[Vectors]:
         """Return the raw features of each part."""

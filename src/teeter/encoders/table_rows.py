@@ -50,10 +50,12 @@ def format_card(cells: Mapping[str, str]) -> str:
     """
     lines = []
     for name, value in cells.items():
-        is_plain = bool(name.strip()) and ":" not in name and _is_plain(name)
-        shown_name = name if is_plain else json.dumps(name, ensure_ascii=False)
-        shown_value = value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"{shown_name}: {shown_value}".rstrip())
+        is_plain_name = bool(name.strip()) and ":" not in name and _is_plain(name)
+        if not is_plain_name:
+            name = json.dumps(name, ensure_ascii=False)
+        if not _is_plain(value):
+            value = json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name}: {value}".rstrip())
     return "\n".join(lines)
 
 
@@ -121,11 +123,14 @@ class TableRowEncoder(Encoder):
             InputError: If no column tells rows apart.
         """
         rows = [parse_card(card) for card in contents]
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        names: dict[str, None] = {}
+        for row in rows:
+            names |= dict.fromkeys(row)
 
         columns = []
         for name in names:
-            column = _fit_column([_clean(row.get(name, "")) for row in rows])
+            cells = [_clean(row.get(name, "")) for row in rows]
+            column = _fit_column(cells)
             if column is not None:
                 columns.append({"name": name, **column})
 
@@ -156,7 +161,8 @@ class TableRowEncoder(Encoder):
                 column["deviation"] = float(column["deviation"])
             except (OverflowError, TypeError, ValueError):
                 raise _unreadable_scale(column) from None
-            if not math.isfinite(column["mean"]) or not 0 < column["deviation"] < math.inf:
+            is_positive = 0 < column["deviation"] < math.inf
+            if not math.isfinite(column["mean"]) or not is_positive:
                 raise _unreadable_scale(column)
         self._columns = columns
 
@@ -167,9 +173,12 @@ class TableRowEncoder(Encoder):
 
         blocks = []
         for column in self._columns:
-            cells = [_clean(row.get(column["name"], "")) for row in rows]
-            encode = _encode_categories if "categories" in column else _encode_numbers
-            blocks.append(encode(cells, column))
+            name = column["name"]
+            cells = [_clean(row.get(name, "")) for row in rows]
+            if "categories" in column:
+                blocks.append(_encode_categories(cells, column))
+            else:
+                blocks.append(_encode_numbers(cells, column))
         return Encoding(np.hstack(blocks))
 
     def _require_fit(self) -> None:
@@ -186,7 +195,9 @@ def _unreadable_scale(column: Mapping[str, Any]) -> InputError:
 
 def _clean(cell: str) -> str:
     stripped = cell.strip()
-    return "" if stripped.lower() in _MISSING else stripped
+    if stripped.lower() in _MISSING:
+        return ""
+    return stripped
 
 
 def _parse_number(cell: str) -> float | None:
@@ -205,7 +216,9 @@ def _parse_number(cell: str) -> float | None:
     except ValueError:
         return None
     # UTC and not the local time zone, so that every machine computes the same features.
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not moment.tzinfo:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
 
 
 def _fit_column(cells: Sequence[str]) -> dict[str, Any] | None:
@@ -222,13 +235,15 @@ def _fit_column(cells: Sequence[str]) -> dict[str, Any] | None:
         # Scaled down first, so that the squares of large numbers cannot overflow.
         largest = max(map(abs, present)) or 1.0
         scaled = np.array(present) / largest
+        mean = float(scaled.mean()) * largest
         deviation = float(scaled.std()) * largest
-        return {"mean": float(scaled.mean()) * largest, "deviation": deviation or 1.0}
+        return {"mean": mean, "deviation": deviation or 1.0}
 
     distinct = len(counts) - ("" in counts)
     filled = counts.total() - counts[""]
     # Texts that mostly differ stand for nothing. A short column may look like this by chance.
-    if distinct > filled / 2 and (distinct > _MAX_CATEGORIES or distinct == filled):
+    is_long = distinct > _MAX_CATEGORIES or distinct == filled
+    if distinct > filled / 2 and is_long:
         return None
 
     by_rank = sorted(counts, key=lambda cell: (-counts[cell], cell))
@@ -251,8 +266,10 @@ def _encode_numbers(cells: Sequence[str], column: Mapping[str, Any]) -> Vectors:
 def _encode_categories(cells: Sequence[str], column: Mapping[str, Any]) -> Vectors:
     """Return (N, C + 1): a feature per category, and one for all others."""
     categories = column["categories"]
+    other_code = len(categories)
     code_of = {category: code for code, category in enumerate(categories)}
-    block = np.zeros((len(cells), len(categories) + 1), dtype=np.float32)
+    block = np.zeros((len(cells), other_code + 1), dtype=np.float32)
     for row, cell in enumerate(cells):
-        block[row, code_of.get(cell, len(categories))] = 1.0
+        code = code_of.get(cell, other_code)
+        block[row, code] = 1.0
     return block

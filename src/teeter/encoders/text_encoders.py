@@ -136,16 +136,18 @@ class TfidfEncoder(Encoder):
         counts = self._count_terms(contents)
 
         if self._components is None:
-            vectors = np.asarray(counts[:, :MAX_FEATURES].todense(), dtype=np.float32)
-            return Encoding(vectors)
+            dense = counts[:, :MAX_FEATURES].todense()
+            return Encoding(np.asarray(dense, dtype=np.float32))
 
-        return Encoding(normalize_rows(np.asarray(counts @ self._components.T)))
+        projected = np.asarray(counts @ self._components.T)
+        return Encoding(normalize_rows(projected))
 
     def _count_terms(self, texts: Sequence[str]) -> Any:
         """Return the weighted counts of all terms, a sparse (N, V)."""
         from scipy.sparse import hstack
 
-        counts = [self._vectorizers[part].transform(_shorten(texts)) for part in _PARTS]
+        shortened = _shorten(texts)
+        counts = [self._vectorizers[part].transform(shortened) for part in _PARTS]
         return hstack(counts).tocsr()
 
     def _require_fit(self) -> None:
@@ -168,7 +170,8 @@ def _make_vectorizer(part: str, vocabulary: Sequence[str] | None = None) -> Any:
 
     options: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float32}
     if vocabulary is not None:
-        options["vocabulary"] = {term: column for column, term in enumerate(vocabulary)}
+        columns = range(len(vocabulary))
+        options["vocabulary"] = dict(zip(vocabulary, columns, strict=True))
 
     if part == "words":
         return TfidfVectorizer(
@@ -208,7 +211,8 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
         svd = TruncatedSVD(width, n_iter=3, random_state=0).fit(counts)
 
     # Rounded as in a saved state, so that features are the same before and after a restart.
-    components: npt.NDArray[np.float32] = svd.components_.astype(np.float16).astype(np.float32)
+    rounded = svd.components_.astype(np.float16)
+    components: npt.NDArray[np.float32] = rounded.astype(np.float32)
     return components
 
 
