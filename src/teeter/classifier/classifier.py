@@ -182,7 +182,8 @@ class Classifier:
         Raises:
             InputError: a content cannot be read.
         """
-        return [self.classes[k] for k in self.predict_proba(contents).argmax(axis=1)]
+        most_probable = self.predict_proba(contents).argmax(axis=1)
+        return [self.classes[k] for k in most_probable]
 
     def label(
         self, contents: Sequence[Any], progress: ProgressReport | None = None
@@ -202,7 +203,8 @@ class Classifier:
             for row, k in enumerate(highest):
                 problem = encoding.unreadable.get(row)
                 if problem is None:
-                    prediction = Prediction(self.classes[k], float(probabilities[row, k]))
+                    probability = float(probabilities[row, k])
+                    prediction = Prediction(self.classes[k], probability)
                 else:
                     prediction = Prediction(None, None, problem)
                 predictions.append(prediction)
@@ -290,7 +292,8 @@ def save_classifier(classifier: Classifier, folder: str | Path) -> None:
         FileError: the folder has files, or cannot be written.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    is_empty_folder = folder.is_dir() and not any(folder.iterdir())
+    if folder.exists() and not is_empty_folder:
         raise FileError(f"{folder} already exists: choose another folder.")
 
     from safetensors.numpy import save
@@ -371,7 +374,8 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
         info = _read_info(description["info"])
         classes = [_require_printable(name) for name in description["classes"]]
         # A text or an object can be iterated as well, but its parts are not classes.
-        if not isinstance(description["classes"], list) or len(set(classes)) < len(classes):
+        has_duplicates = len(set(classes)) < len(classes)
+        if not isinstance(description["classes"], list) or has_duplicates:
             raise _damaged(folder)
         stored_encoder = description["encoder"]
         if stored_encoder is not None:
@@ -385,7 +389,8 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
         raise _damaged(folder) from None
 
     # Too few names would fail at some later prediction, too many would never be noticed.
-    if len(head.layers[-1].bias) != len(classes):
+    last_layer = head.layers[-1]
+    if len(last_layer.bias) != len(classes):
         raise _damaged(folder)
 
     encoder = None
@@ -460,7 +465,8 @@ def _read_head(folder: Path, description: dict[str, Any]) -> ClassifierHead:
     temperature = float(description["temperature"])
     # With NaN or infinite weights, predictions would be wrong without any error.
     is_finite = all(np.isfinite(array).all() for array in arrays.values())
-    if not layers or not is_finite or not 0 < temperature < np.inf or size <= 0:
+    is_positive = size > 0 and 0 < temperature < np.inf
+    if not layers or not is_finite or not is_positive:
         raise _damaged(folder)
     return ClassifierHead(arrays["centre"], size, tuple(layers), temperature)
 
@@ -477,7 +483,8 @@ def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) 
 
     encoder = make_encoder(name, str(stored["kind"]))
     # Another version computes other features, on which the head was not trained.
-    if (encoder.version, encoder.checksum) != (stored["version"], stored["checksum"]):
+    stored_version = stored["version"], stored["checksum"]
+    if (encoder.version, encoder.checksum) != stored_version:
         raise InputError(
             f"The encoder {name} that is installed differs from the one that {folder} was trained "
             f"with: install the same version of its package."

@@ -135,8 +135,11 @@ class _Rows(ABC):
 
         template = parse_text_template(text, self.names, self.path)
         columns = {name: self.texts(name) for name in template.columns}
-        rows = zip(*columns.values(), strict=True)
-        return [template.fill(dict(zip(columns, cells, strict=True))) for cells in rows]
+        texts = []
+        for cells in zip(*columns.values(), strict=True):
+            cell_by_column = dict(zip(columns, cells, strict=True))
+            texts.append(template.fill(cell_by_column))
+        return texts
 
     def write(
         self,
@@ -186,8 +189,9 @@ class _Rows(ABC):
 
         columns = {}
         for name in self.names:
+            values = [row.get(name) for row in rows]
             try:
-                columns[name] = pyarrow.array([row.get(name) for row in rows])
+                columns[name] = pyarrow.array(values)
             except (pyarrow.ArrowException, OverflowError):
                 raise InputError(
                     f"The field {name!r} of {self.path} has values of different types, which a "
@@ -240,7 +244,10 @@ class _JsonLines(_Rows):
         self.path = path
         self._objects = [fields for _, fields in read_json_objects(path)]
         # Objects may have different fields. A dictionary keeps them in the order of appearance.
-        self.names = list(dict.fromkeys(name for fields in self._objects for name in fields))
+        names: dict[str, None] = {}
+        for fields in self._objects:
+            names |= dict.fromkeys(fields)
+        self.names = list(names)
 
     def texts(self, name: str) -> list[str]:
         texts = []
