@@ -201,7 +201,7 @@ class Texts(_TableSubset):
 
         if self._input_names is None:
             return dict(encoded.items())
-        return {name: ids for name, ids in encoded.items() if name in self._input_names}
+        return {name: encoded[name] for name in encoded if name in self._input_names}
 
     def _pad(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:
         """Return the inputs as tensors (B, T).

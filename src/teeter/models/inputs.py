@@ -178,7 +178,8 @@ def materialize(data: Any) -> Any:
 
     tensors = {}
     for name in parts[0]:
-        tensors[name] = torch.cat([part[name] for part in parts])
+        pieces = [part[name] for part in parts]
+        tensors[name] = torch.cat(pieces)
     return tensors
 
 

@@ -125,7 +125,8 @@ def _are_class_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bo
         return False
     if labels.size == 0:
         return True
-    return bool(labels.min() >= 0 and labels.max() < len(classes))
+    is_known = (labels >= 0) & (labels < len(classes))
+    return bool(is_known.all())
 
 
 def as_list(value: Any) -> list[Any]:
@@ -186,7 +187,9 @@ def is_whole_numbers(value: Any) -> bool:
 
     if not isinstance(value, list | tuple | range | set | frozenset):
         return False
-    return all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in value)
+    if any(isinstance(part, bool) for part in value):
+        return False
+    return all(isinstance(part, int | np.integer) for part in value)
 
 
 def _as_python_scalar(label: Any) -> Any:

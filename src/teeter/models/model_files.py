@@ -121,7 +121,8 @@ class SavedModel:
         with evaluation_mode(self.network, None) as device, full_precision_matmul():
             for start in range(0, len(rows), self.chunk):
                 stop = start + self.chunk
-                chunk = rows[start:stop].float().reshape(-1, *self.shape)
+                chunk = rows[start:stop].float()
+                chunk = chunk.reshape(-1, *self.shape)
 
                 # Repeats of the last row fill the last chunk, so that all are of one size.
                 missing = self.chunk - len(chunk)

@@ -106,9 +106,12 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
         if len(rows):
             weights = _check_sample_weight(sample_weight, rows, dtype=np.float64)
         example_rows, example_classes = self.examples
-        rows = np.concatenate([rows, np.asarray(example_rows, rows.dtype)])
+        example_rows = np.asarray(example_rows, rows.dtype)
+        example_weights = np.ones(len(example_classes))
+        rows = np.concatenate([rows, example_rows])
         classes = np.concatenate([classes, example_classes])
-        return rows, classes, np.concatenate([weights, np.ones(len(example_classes))])
+        weights = np.concatenate([weights, example_weights])
+        return rows, classes, weights
 
     def _fit_balanced(self, rows: Any, classes: Any, weights: Floats) -> None:
         """Fit the regression so that all classes have the same total weight."""
@@ -116,7 +119,9 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
         codes = np.unique(classes, return_inverse=True)[1]
         totals = np.bincount(codes, weights)
         # A class without weight is left alone.
-        factors = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1))
+        divisors = np.where(totals > 0, totals, 1)
+        mean_total = totals.sum() / np.count_nonzero(totals)
+        factors = mean_total / divisors
         super().fit(rows, classes, weights * factors[codes])
         if names is not None:
             self.feature_names_in_ = names
@@ -187,9 +192,13 @@ class PoolHead(ExampleRegression):
             rows = rows.toarray()
         if len(pool) > MAX_POOL_ROWS:
             generator = check_random_state(self.random_state)
-            pool = pool[np.sort(generator.choice(len(pool), MAX_POOL_ROWS, replace=False))]
+            drawn = generator.choice(len(pool), MAX_POOL_ROWS, replace=False)
+            pool = pool[np.sort(drawn)]
 
-        n_labels = len(rows) if self.examples is None else len(rows) - len(self.examples[1])
+        n_labels = len(rows)
+        if self.examples is not None:
+            _, example_classes = self.examples
+            n_labels -= len(example_classes)
         # Each fit begins where the one before ended, which takes a third of the time.
         self.warm_start = True
         try:
@@ -217,8 +226,9 @@ class PoolHead(ExampleRegression):
         # What the labelled rows contribute to each class: it is known, and stays the same.
         codes = np.searchsorted(self.classes_, classes[:n_labels])
         counts = np.bincount(codes, weights[:n_labels], minlength=K)
+        weighted_rows = rows[:n_labels] * weights[:n_labels, None]
         sums = np.zeros((K, rows.shape[1]))
-        np.add.at(sums, codes, rows[:n_labels] * weights[:n_labels, None])
+        np.add.at(sums, codes, weighted_rows)
 
         shift = np.zeros(K)
         for _ in range(self.iterations):
@@ -227,9 +237,11 @@ class PoolHead(ExampleRegression):
             shift = np.log(K * (mass + prior_rows) / (N + K * prior_rows))
 
             has_mean = np.flatnonzero(mass > _SMALLEST_MASS)
-            means = (sums + pool_sums)[has_mean] / mass[has_mean, None]
+            all_sums = sums + pool_sums
+            means = all_sums[has_mean] / mass[has_mean, None]
             size = np.clip(K * mass / N, *_SIZE_LIMITS)
-            labels_of_mean = np.minimum(_MEAN_LABELS * np.sqrt(size), _LABELS_PER_ROW * pool_mass)
+            most_labels = _LABELS_PER_ROW * pool_mass
+            labels_of_mean = np.minimum(_MEAN_LABELS * np.sqrt(size), most_labels)
             self._fit_balanced(
                 np.concatenate([rows, means.astype(rows.dtype)]),
                 np.concatenate([classes, self.classes_[has_mean]]),
@@ -259,8 +271,9 @@ class PoolHead(ExampleRegression):
         weight = (weight.T / _TEMPERATURE).astype(dtype)
         bias = (bias / _TEMPERATURE + shift).astype(dtype)
         mass = np.zeros(K)
-        sums = np.zeros((K, pool.shape[1]))
-        chunk = max(1, _CHUNK_NUMBERS // max(K, pool.shape[1]))
+        width = pool.shape[1]
+        sums = np.zeros((K, width))
+        chunk = max(1, _CHUNK_NUMBERS // max(K, width))
         for start in range(0, len(pool), chunk):
             block = pool[start : start + chunk].astype(dtype, copy=False)
             shares = block @ weight

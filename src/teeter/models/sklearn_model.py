@@ -124,12 +124,14 @@ def observe_predictions(model: Any, rows: Any) -> Outputs:
     decisions = np.asarray(model.decision_function(rows), dtype=np.float64)
     if decisions.ndim == 1:
         # A binary classifier returns the score of its second class.
-        return Outputs(logits=np.stack([np.zeros_like(decisions), decisions], axis=1))
+        zeros = np.zeros_like(decisions)
+        return Outputs(logits=np.stack([zeros, decisions], axis=1))
 
     classes = getattr(model, "classes_", None)
-    if classes is not None and decisions.shape[1] != len(classes):
+    columns = decisions.shape[1]
+    if classes is not None and columns != len(classes):
         raise InputError(
-            f"The decision function of this {type(model).__name__} has {decisions.shape[1]} "
+            f"The decision function of this {type(model).__name__} has {columns} "
             f"columns for {len(classes)} classes: create it with decision_function_shape='ovr'."
         )
     return Outputs(logits=decisions)

@@ -171,10 +171,12 @@ def _find_last_layer(model: nn.Module, batch: Any, device: torch.device) -> str 
     if not calls:
         return None
     last_call = calls[-1]
-    is_matrix = last_call.output.ndim == 2
-    if is_matrix and any(_align(result, last_call.output) is not None for result in results):
-        return last_call.layer
-    return None
+    output = last_call.output
+    if output.ndim != 2:
+        return None
+    if all(_align(result, output) is None for result in results):
+        return None
+    return last_call.layer
 
 
 @contextmanager
@@ -334,7 +336,8 @@ def forward_with_features(
     if _is_half_precision(output):
         logits = _own_logits(results, output, head)
     if not head.is_plain:
-        features, output = _at_least_float32(features), _at_least_float32(output)
+        features = _at_least_float32(features)
+        output = _at_least_float32(output)
     if logits is None:
         logits = head.logits(output)
     if logits.shape[1] == 1:
@@ -349,7 +352,9 @@ def _own_logits(results: list[Tensor], output: Tensor, head: LinearHead) -> Tens
     """
     for result in results:
         is_alike = result.numel() == output.numel() and result.is_floating_point()
-        pair = _align(result, output) if is_alike else None
+        if not is_alike:
+            continue
+        pair = _align(result, output)
         if pair is not None and _is_image(*pair, head, _Ending.NONE):
             return result.detach().reshape(output.shape).clone()
     return None
@@ -361,7 +366,9 @@ def _is_half_precision(tensor: Tensor) -> bool:
 
 def _at_least_float32(tensor: Tensor) -> Tensor:
     """Return a tensor in which a scale does not overflow, as it may in half precision."""
-    return tensor.float() if _is_half_precision(tensor) else tensor
+    if _is_half_precision(tensor):
+        return tensor.float()
+    return tensor
 
 
 def _run_and_record(
@@ -477,9 +484,12 @@ def probe_batch(data: Any, batch: Any) -> Any:
         return batch
 
     most_rows = _PROBE_ROWS
-    if isinstance(data, Tensor) and data.ndim == 2 and data.is_floating_point():
-        most_rows = _PROBE_VECTORS
-    if isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind == "f":
+    is_floating = False
+    if isinstance(data, Tensor):
+        is_floating = data.is_floating_point()
+    if isinstance(data, np.ndarray):
+        is_floating = data.dtype.kind == "f"
+    if is_floating and data.ndim == 2:
         most_rows = _PROBE_VECTORS
     row_count = min(most_rows, count_rows(data))
     return as_one_batch(take_rows(data, np.arange(row_count)))
@@ -639,8 +649,9 @@ def _record_layers(
     ) -> None:
         layer_input = args[0] if args else kwargs["input"]
         # Copies, because later layers may work in place.
-        call = _LayerCall(layer, layer_input.detach().clone(), output.detach().clone())
-        calls.append(call)
+        copy_of_input = layer_input.detach().clone()
+        copy_of_output = output.detach().clone()
+        calls.append(_LayerCall(layer, copy_of_input, copy_of_output))
 
     with ExitStack() as hooks:
         for name, module in layers.items():
@@ -739,7 +750,8 @@ def _shows_head(result: Tensor, output: Tensor, head: LinearHead) -> bool:
     pair = _align(result, output)
     if pair is None:
         return False
-    return any(_is_image(*pair, head, ending) for ending in _possible_endings(*pair))
+    endings = _possible_endings(*pair)
+    return any(_is_image(*pair, head, ending) for ending in endings)
 
 
 def _align(result: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -762,8 +774,9 @@ def _align(result: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
 
     classes = output.shape[-1]
     output = output.reshape(-1, classes)
+    result = result.detach().reshape(-1, classes)
     is_finite = output.isfinite().all(dim=1)
-    return result.detach().reshape(-1, classes)[is_finite], output[is_finite]
+    return result[is_finite], output[is_finite]
 
 
 def _possible_endings(result: Tensor, output: Tensor) -> list[_Ending]:
@@ -773,7 +786,8 @@ def _possible_endings(result: Tensor, output: Tensor) -> list[_Ending]:
         endings.append(_Ending.ROW_SHIFT)
         if are_probabilities(result.float()):
             endings.append(_Ending.SOFTMAX)
-    if bool(((result >= 0) & (result <= 1)).all()):
+    is_share = (result >= 0) & (result <= 1)
+    if bool(is_share.all()):
         endings.append(_Ending.SIGMOID)
     return endings
 
@@ -814,7 +828,8 @@ def _possible_constants(
     if numbers > 1 and square > 0:
         scale = float((known_output * known_scores).sum()) / square
         # Rounding alone explains a scale as near to 1 as this.
-        is_none = is_coarse and abs(scale - 1) <= 2 * epsilon / np.sqrt(numbers)
+        rounding = 2 * epsilon / np.sqrt(numbers)
+        is_none = is_coarse and abs(scale - 1) <= rounding
         # What the output contributes must be more than a rounding error of the result.
         if abs(scale) * np.sqrt(square) > smallest and not is_none:
             yield scale, None
@@ -824,7 +839,8 @@ def _possible_constants(
 
     # A shift per class, from the rows in which all classes are known.
     is_complete = is_known.all(dim=1)
-    scores, output = scores[is_complete], output[is_complete]
+    scores = scores[is_complete]
+    output = output[is_complete]
     rows, classes = output.shape
     free_classes = classes - 1 if has_row_shift else classes
     if rows * free_classes <= 1 + free_classes:
@@ -835,7 +851,8 @@ def _possible_constants(
     if square > _LEAST_SPREAD * float((output**2).sum()):
         scale = float((output_spread * scores).sum()) / square
         if abs(scale) * np.sqrt(square) > smallest:
-            yield scale, scores.mean(dim=0) - scale * output.mean(dim=0)
+            shift = scores.mean(dim=0) - scale * output.mean(dim=0)
+            yield scale, shift
 
 
 def _invert(result: Tensor, ending: _Ending) -> tuple[Tensor, Tensor]:
@@ -889,7 +906,9 @@ def _is_image(
             expected = nn.functional.logsigmoid(expected)
         allowed = allowed + tolerance
         smallest = _smallest(result)
-        difference = observed.clamp_min(smallest).log() - expected.clamp_min(np.log(smallest))
+        log_observed = observed.clamp_min(smallest).log()
+        log_expected = expected.clamp_min(np.log(smallest))
+        difference = log_observed - log_expected
 
     return bool((difference.abs() <= allowed).all())
 

@@ -304,7 +304,8 @@ class _BatchedTrainer:
             rows = materialize(job.inputs)
             inputs.append(prepare_batch(job.model, rows, self.device))
         self.inputs = torch.stack(inputs)
-        self.labels = torch.stack([job.labels for job in jobs]).to(self.device)
+        labels = torch.stack([job.labels for job in jobs])
+        self.labels = labels.to(self.device)
         self.row_weights: Tensor | None = None
         if config.class_weighted:
             row_weights = [balanced_row_weights(job.labels) for job in jobs]
@@ -536,7 +537,8 @@ class _BestWeights:
             # which members are better would make a GPU wait.
             is_better = correct_rows > self.correct_rows  # (M,)
             for best, current in zip(self.weights, self.program.parameters, strict=True):
-                mask = is_better.view(-1, *[1] * (current.ndim - 1))
+                trailing = [1] * (current.ndim - 1)
+                mask = is_better.view(-1, *trailing)
                 torch.where(mask, current, best, out=best)
 
             self.correct_rows = torch.maximum(self.correct_rows, correct_rows)
@@ -556,16 +558,15 @@ class _Stopwatch:
         if not self._on_gpu:
             self._started = time.perf_counter()
             return
-        pair = (
-            torch.cuda.Event(enable_timing=True),
-            torch.cuda.Event(enable_timing=True),
-        )
-        pair[0].record()
-        self._events.append(pair)
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        self._events.append((start, end))
 
     def __exit__(self, *error: object) -> None:
         if self._on_gpu:
-            self._events[-1][1].record()
+            _, end = self._events[-1]
+            end.record()
         else:
             self._seconds += time.perf_counter() - self._started
 

@@ -285,10 +285,11 @@ def _pool_before_relu(layers: list[NamedLayer]) -> list[NamedLayer]:
     """Swap every ReLU with a max pool that follows it: the same result from fewer numbers."""
     swapped = list(layers)
     for k in range(len(swapped) - 1):
-        _, layer = swapped[k]
-        _, next_layer = swapped[k + 1]
+        first, second = swapped[k : k + 2]
+        _, layer = first
+        _, next_layer = second
         if isinstance(layer, nn.ReLU) and isinstance(next_layer, nn.MaxPool2d):
-            swapped[k : k + 2] = [swapped[k + 1], swapped[k]]
+            swapped[k : k + 2] = [second, first]
     return swapped
 
 
@@ -391,7 +392,8 @@ class DropoutMasks:
         for layer in self._layers:
             if layer.masks.is_cuda:
                 # Booleans become factors here.
-                yield layer.masks.index_select(1, self._step)[:, 0, :batch_size] * layer.factor
+                masks = layer.masks.index_select(1, self._step)
+                yield masks[:, 0, :batch_size] * layer.factor
             else:
                 yield layer.masks[:, 0, :batch_size]
 
@@ -411,7 +413,8 @@ class DropoutMasks:
 
                 # A 16-bit number is uniform in -2^15 ... 2^15 - 1; the lowest (1 - rate) of them
                 # are kept.
-                numbers = layer.words.view(torch.int16)[:, :size].view_as(masks)
+                half_words = layer.words.view(torch.int16)
+                numbers = half_words[:, :size].view_as(masks)
                 kept_count = round((1 - layer.rate) * 2**16)
                 highest_kept = kept_count - 2**15 - 1
                 torch.le(numbers, highest_kept, out=masks).mul_(layer.factor)

@@ -119,7 +119,8 @@ class LightningTraining(Trainer):
 
         # The trainer would keep the labelled rows in memory.
         module.trainer = None
-        if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
+        is_finite = all(bool(weights.isfinite().all()) for weights in module.parameters())
+        if not is_finite:
             raise TrainingError(
                 "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
             )

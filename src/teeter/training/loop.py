@@ -107,16 +107,20 @@ def _require_convergence(
         return result
 
     rows = np.arange(min(_PROBE_ROWS, len(job.labels)))
-    labels = job.labels[: len(rows)].to(_device_of(network))
-    inputs = _prepare_inputs(network, take_rows(job.inputs, rows), labels.device)
-    batch = _take_batch(network, inputs, torch.arange(len(rows), device=labels.device))
+    device = _device_of(network)
+    labels = job.labels[: len(rows)].to(device)
+    inputs = _prepare_inputs(network, take_rows(job.inputs, rows), device)
+    all_rows = torch.arange(len(rows), device=device)
+    batch = _take_batch(network, inputs, all_rows)
     parameter_count = sum(parameter.numel() for parameter in network.parameters())
     threads = training_threads(parameter_count, len(rows))
     with limit_threads(threads), torch.no_grad():
         logits = extract_logits(call_model(network, batch))
 
     # The loop of another library may train a network whose output is something else.
-    if not _is_class_matrix(logits) or int(labels.max()) >= logits.shape[1]:
+    if not _is_class_matrix(logits):
+        return result
+    if int(labels.max()) >= logits.shape[1]:
         return result
     loss = float(nn.functional.cross_entropy(logits.float(), labels))
     # The losses of the epochs do not show it: they are those before each step.
@@ -365,7 +369,8 @@ def _forward(
     except ValueError:
         # shuffled_batches avoids batches of one row, unless there is only one row in all.
         kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-        if rows == 1 and any(isinstance(module, kinds) for module in network.modules()):
+        normalizes = any(isinstance(module, kinds) for module in network.modules())
+        if rows == 1 and normalizes:
             raise TrainingError(
                 "Batch normalization cannot train on a batch of one row: label more rows."
             ) from None
@@ -374,7 +379,9 @@ def _forward(
 
 def _is_class_matrix(output: Any) -> bool:
     """Return whether an output is (rows, classes), with two classes or more."""
-    return isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] >= 2
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        return False
+    return output.shape[1] >= 2
 
 
 def _require_class_columns(
@@ -573,7 +580,8 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
         array = numbers
 
     is_bad = ~np.isfinite(array)
-    bad_rows = int(is_bad.reshape(len(array), -1).any(axis=1).sum())
+    is_bad_row = is_bad.reshape(len(array), -1).any(axis=1)
+    bad_rows = int(is_bad_row.sum())
     if bad_rows:
         return (
             f"{bad_rows} of {len(array)} rows contain missing or infinite values, which {name} "
