@@ -214,7 +214,8 @@ def _render(comparison: RunComparison, curves_figure: Figure, picks_figure: Figu
 
 def _table_rows(comparison: RunComparison) -> list[dict[str, Any]]:
     """Return the table of the page: a dictionary per strategy, from column to text."""
-    final_random = comparison.accuracy[BASELINE][:, -1].mean()
+    accuracy_of_random = comparison.accuracy[BASELINE]
+    final_random = accuracy_of_random[:, -1].mean()
 
     table = []
     for name in comparison.run.strategies:

@@ -251,7 +251,8 @@ def plot_gains(
         top = max(top, float(mean_gain.max()))
 
     # A strategy stays in the picture if it falls at most twice as far as the best one rises.
-    visible = [low for low in lowest.values() if low >= -2 * top]
+    deepest = -2 * top
+    visible = [low for low in lowest.values() if low >= deepest]
     bottom = min(visible, default=min(lowest.values()))
 
     figure = _figure_with_legend(len(gains) + 1)
@@ -304,7 +305,8 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
 
         # Starting at delta = 0 and ending at the limit draws the line across the whole axes.
         is_inside = (profile.gaps > 0) & (profile.gaps < limit)
-        deltas = np.array([0.0, *profile.gaps[is_inside], limit])
+        gaps = profile.gaps[is_inside]
+        deltas = np.array([0.0, *gaps, limit])
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
@@ -408,7 +410,8 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
     ends = np.zeros(len(order))
 
     for phase in phases:
-        widths = np.array([times[name].get(phase, 0.0) for name in order])
+        lengths = [times[name].get(phase, 0.0) for name in order]
+        widths = np.array(lengths)
         colour = _PHASE_COLOURS.get(phase, _OTHER_PHASE_COLOUR)
         axes.barh(order, widths, left=ends, color=colour, label=phase, height=0.7)
         ends += widths

@@ -244,8 +244,9 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
     if not runs:
         raise InputError("There is nothing to report: give at least one run.")
 
-    names = _run_names(runs)
-    comparisons = [compare_strategies(run, name) for run, name in zip(runs, names, strict=True)]
+    comparisons = []
+    for run, name in zip(runs, _run_names(runs), strict=True):
+        comparisons.append(compare_strategies(run, name))
     prefixes = _file_prefixes([comparison.name for comparison in comparisons])
     findings, notes = _findings_and_notes(comparisons)
     writer = ReportWriter(out)
@@ -603,9 +604,9 @@ def _run_names(runs: Sequence[Run]) -> list[str]:
             name = f"{name} ({run.folder.name})"
 
         # Two folders of the same name, in different places.
-        same = [other for other in names if other == name or other.startswith(f"{name} #")]
+        same = names.count(name) + sum(other.startswith(f"{name} #") for other in names)
         if same:
-            name = f"{name} #{len(same) + 1}"
+            name = f"{name} #{same + 1}"
         names.append(name)
 
     return names

@@ -151,13 +151,17 @@ def format_p_value(p: float | None, *, in_sentence: bool = False) -> str:
         return "p < 0.001" if in_sentence else "< 0.001"
 
     formatted = format_number(p, ".3f")
-    return f"p = {formatted}" if in_sentence else formatted
+    if in_sentence:
+        return f"p = {formatted}"
+    return formatted
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as CSV. The header has the columns of all rows; missing cells stay empty."""
     # A dict keeps the order in which columns first appear. A set would not.
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()

@@ -102,7 +102,9 @@ class DatasetSpec:
     @property
     def class_count(self) -> int:
         """The number of classes."""
-        return self.classes if isinstance(self.classes, int) else len(self.classes)
+        if isinstance(self.classes, int):
+            return self.classes
+        return len(self.classes)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -147,8 +147,9 @@ def cifar_reader(*, label_bytes: int, class_count: int) -> Reader:
     """
 
     def read(files: MatchedFiles) -> RawDataset:
+        batches = [_read_cifar_batch(path, label_bytes, class_count) for path, *_ in files]
         # In the order of the patterns: the test batch is the last.
-        *training, test = [_read_cifar_batch(paths[0], label_bytes, class_count) for paths in files]
+        *training, test = batches
         train = LabelledRows(
             inputs=np.concatenate([batch.inputs for batch in training]),
             labels=np.concatenate([batch.labels for batch in training]),
@@ -589,8 +590,12 @@ def _read_lines(path: Path) -> list[list[str]]:
 
 
 def _parse_floats(lines: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
+    rows = []
     with parse_errors(path, "UCI data file"):
-        return np.array([[float(field) for field in fields] for fields in lines])
+        for fields in lines:
+            numbers = [float(field) for field in fields]
+            rows.append(numbers)
+    return np.array(rows)
 
 
 def _labelled_rows(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> LabelledRows:

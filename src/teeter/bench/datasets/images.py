@@ -209,8 +209,9 @@ class ParquetImages:
 
     def read_labels(self) -> npt.NDArray[Any]:
         """Return the column of labels, (N,)."""
-        # An empty part, because there is nothing to join if no file has rows.
-        parts: list[npt.NDArray[Any]] = [np.empty(0, dtype=np.int64)]
+        # There is nothing to join if no file has rows.
+        nothing = np.empty(0, dtype=np.int64)
+        parts: list[npt.NDArray[Any]] = [nothing]
 
         # Each file once, in order, although it has several row groups.
         paths = [path for path, _ in self.groups]

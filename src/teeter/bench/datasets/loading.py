@@ -291,7 +291,10 @@ def load_dataset(
     if embeddings is False:
         dataset = read_dataset()
     else:
-        path = find_embeddings(name, folder) if embeddings is True else Path(embeddings)
+        if embeddings is True:
+            path = find_embeddings(name, folder)
+        else:
+            path = Path(embeddings)
         dataset = with_embeddings(path, spec, read_dataset)
 
     train, validation_rows = hold_out(dataset.train, validation, name, seed)

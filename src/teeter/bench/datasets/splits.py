@@ -172,7 +172,8 @@ def class_indices_from_array(
     class_count = classes if isinstance(classes, int) else len(classes)
     if not has_names:
         # Floating-point labels are fine if they are whole. NaN fails every comparison.
-        is_index = (labels >= 0) & (labels < class_count) & (labels % 1 == 0)
+        is_whole = labels % 1 == 0
+        is_index = is_whole & (labels >= 0) & (labels < class_count)
         if is_index.all():
             return labels.astype(np.int64)
 
@@ -261,7 +262,8 @@ def letter_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
     import torch
 
     if contents.test is not None:
-        train, test = contents.train, contents.test
+        train = contents.train
+        test = contents.test
     else:
         train, test = _split_four_to_one(contents.train)
 
@@ -417,7 +419,8 @@ def _permutation(size: int, seed: int, *name: str | int) -> npt.NDArray[np.int64
 
     # A stream of its own for each purpose: drawing for one does not change the others.
     generator = stream(seed, *name)
-    order: npt.NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()
+    permutation = torch.randperm(size, generator=generator)
+    order: npt.NDArray[np.int64] = permutation.numpy()
     return order
 
 

@@ -139,20 +139,24 @@ def _make_plan(network: nn.Sequential, row_shape: Sequence[int]) -> _Plan | None
         padding = int(convolution.padding[0])
         kernel = convolution.kernel_size[0]
         side_change = 2 * padding - kernel + 1
-        shape = (convolution.out_channels, shape[1] + side_change, shape[2] + side_change)
+        _, height, width = shape
+        shape = (convolution.out_channels, height + side_change, width + side_change)
         position += 2
 
         rate = 0.0
         pool = _is_layer(layers, position, nn.MaxPool2d)
         if pool:
-            if not _halves(layers[position][1]) or shape[1] % 2 or shape[2] % 2:
+            channels, height, width = shape
+            if not _halves(layers[position][1]) or height % 2 or width % 2:
                 return None
-            shape = (shape[0], shape[1] // 2, shape[2] // 2)
+            shape = (channels, height // 2, width // 2)
             position += 1
             rate, position = _read_dropout(layers, position)
         convolutions.append(_Stage(name, rate, kernel, padding, pool))
 
-    if not convolutions or not _is_layer(layers, position, nn.Flatten) or min(shape) < 1:
+    if not convolutions or min(shape) < 1:
+        return None
+    if not _is_layer(layers, position, nn.Flatten):
         return None
     position += 1
 
@@ -173,13 +177,16 @@ def _make_plan(network: nn.Sequential, row_shape: Sequence[int]) -> _Plan | None
 
 
 def _is_layer(layers: list[tuple[str, nn.Module]], position: int, kind: type[nn.Module]) -> bool:
-    return position < len(layers) and isinstance(layers[position][1], kind)
+    if position >= len(layers):
+        return False
+    _, layer = layers[position]
+    return isinstance(layer, kind)
 
 
 def _read_dropout(layers: list[tuple[str, nn.Module]], position: int) -> tuple[float, int]:
     """Return the rate of a dropout at ``position``, or 0, and the next position."""
     if position < len(layers):
-        layer = layers[position][1]
+        _, layer = layers[position]
         if isinstance(layer, nn.Dropout):
             return layer.p, position + 1
     return 0.0, position
@@ -187,13 +194,16 @@ def _read_dropout(layers: list[tuple[str, nn.Module]], position: int) -> tuple[f
 
 def _is_fusable(layer: nn.Conv2d, *, is_first: bool) -> bool:
     kernel = layer.kernel_size
-    is_square = kernel in ((1, 1), (3, 3)) and layer.padding in ((0, 0), (1, 1))
-    is_plain = layer.stride == (1, 1) and layer.dilation == (1, 1) and layer.bias is not None
+    if kernel not in ((1, 1), (3, 3)) or layer.padding not in ((0, 0), (1, 1)):
+        return False
+    if layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.bias is None:
+        return False
+    if layer.out_channels not in _CHANNELS:
+        return False
     if is_first:
-        takes_inputs = kernel[0] * kernel[1] * layer.in_channels <= _MAX_PATCH_COLUMNS
-    else:
-        takes_inputs = layer.in_channels in _CHANNELS
-    return is_square and is_plain and takes_inputs and layer.out_channels in _CHANNELS
+        height, width = kernel
+        return height * width * layer.in_channels <= _MAX_PATCH_COLUMNS
+    return layer.in_channels in _CHANNELS
 
 
 def _halves(pool: nn.Module) -> bool:
@@ -240,7 +250,7 @@ class FusedNetworks:
         self._convolutions, self._linears, self._map_shape = plan
         self._parameters: dict[str, _Parameter] = {}
         for name, _ in networks[0].named_parameters():
-            values = [dict(network.named_parameters())[name].detach() for network in networks]
+            values = [network.get_parameter(name).detach() for network in networks]
             self._add_parameter(name, torch.stack(values).float())
         self.parameters = [parameter.values for parameter in self._parameters.values()]
 
@@ -252,13 +262,17 @@ class FusedNetworks:
 
     def _add_parameter(self, name: str, values: Tensor) -> None:
         packed = self._to_kernel_layout(name, values).contiguous()
-        needs_copy = name.endswith("weight") and name != f"{self._linears[-1].name}.weight"
+        last_layer = self._linears[-1]
         copy = None
-        if needs_copy:
+        if name.endswith("weight") and name != f"{last_layer.name}.weight":
             copy = packed.to(self.dtype, copy=True)
         kind = self.config.optimizer
-        first = torch.zeros_like(packed) if kind in ("adam", "nesterov") else None
-        second = torch.zeros_like(packed) if kind in ("adam", "rmsprop") else None
+        first = None
+        if kind in ("adam", "nesterov"):
+            first = torch.zeros_like(packed)
+        second = None
+        if kind in ("adam", "rmsprop"):
+            second = torch.zeros_like(packed)
         self._parameters[name] = _Parameter(packed, copy, (first, second))
 
     def _to_kernel_layout(self, name: str, values: Tensor) -> Tensor:
@@ -267,9 +281,10 @@ class FusedNetworks:
             from teeter.bench.fused_networks.kernels import patch_width
 
             M, C_out, C_in, K, _ = values.shape
-            rows = values.permute(0, 3, 4, 2, 1).reshape(M, K * K * C_in, C_out)
+            columns = K * K * C_in
+            channels_last = values.permute(0, 3, 4, 2, 1)
             padded = values.new_zeros(M, patch_width(K, C_in), C_out)
-            padded[:, : K * K * C_in] = rows
+            padded[:, :columns] = channels_last.reshape(M, columns, C_out)
             return padded[:, None, None]
         if values.ndim == 5:
             return values.permute(0, 3, 4, 2, 1)
@@ -283,9 +298,10 @@ class FusedNetworks:
         """Undo ``_to_kernel_layout``."""
         if name == f"{self._convolutions[0].name}.weight":
             M = len(values)
-            C_out, C_in, K, _ = dict(self.networks[0].named_parameters())[name].shape
+            C_out, C_in, K, _ = self.networks[0].get_parameter(name).shape
             rows = values[:, 0, 0, : K * K * C_in]
-            return rows.reshape(M, K, K, C_in, C_out).permute(0, 4, 3, 1, 2)
+            channels_last = rows.reshape(M, K, K, C_in, C_out)
+            return channels_last.permute(0, 4, 3, 1, 2)
         if values.ndim == 5:
             return values.permute(0, 4, 3, 1, 2)
         if name == f"{self._linears[0].name}.weight":
@@ -330,18 +346,21 @@ class FusedNetworks:
             inputs, rows, kernel=first.kernel, padding=first.padding, dtype=self.dtype
         )
         maps, codes = self._convolve(patches, training=True)
-        hidden = self._apply_linears(maps[-1].flatten(2), training=True)
+        last_map = maps[-1]
+        hidden = self._apply_linears(last_map.flatten(2), training=True)
         logits = self._last_layer(hidden[-1])
 
+        label_columns = labels[..., None]
+        row_shares = shares[..., None]
         log_probabilities = logits.log_softmax(dim=2)
-        row_losses = -log_probabilities.gather(2, labels[..., None])[..., 0]
+        row_losses = -log_probabilities.gather(2, label_columns).squeeze(2)
         losses = (row_losses * shares).sum(dim=1)
 
         gradient = log_probabilities.exp()  # (M, B, C), by the logits
-        gradient.scatter_add_(2, labels[..., None], -torch.ones_like(shares)[..., None])
-        gradient = gradient * shares[..., None]
+        gradient.scatter_add_(2, label_columns, -torch.ones_like(row_shares))
+        gradient = gradient * row_shares
         flat_gradient = self._backward_linears(gradient, hidden)
-        self._backward_convolutions(flat_gradient.view_as(maps[-1]), maps, codes)
+        self._backward_convolutions(flat_gradient.view_as(last_map), maps, codes)
         self.step_number += 1
         return losses
 
@@ -398,9 +417,11 @@ class FusedNetworks:
 
         hidden = [flat]
         for stage in self._linears[:-1]:
-            product = torch.bmm(hidden[-1], self._copy_of(stage).mT)
+            weight = self._copy_of(stage)
+            bias = self._values_of(stage, "bias")
+            product = torch.bmm(hidden[-1], weight.mT)
             dropout = self._dropout(stage) if training else None
-            hidden.append(fused.drop_rectified(product, self._values_of(stage, "bias"), dropout))
+            hidden.append(fused.drop_rectified(product, bias, dropout))
         return hidden
 
     def _last_layer(self, features: Tensor) -> Tensor:
@@ -419,7 +440,8 @@ class FusedNetworks:
         last = self._linears[-1]
         weight = self._values_of(last, "weight")
         by_input = (gradient @ weight).to(self.dtype)
-        self._update(last, gradient.mT @ hidden[-1].float(), gradient.sum(dim=1))
+        by_weight = gradient.mT @ hidden[-1].float()
+        self._update(last, by_weight, gradient.sum(dim=1))
 
         for number in reversed(range(len(self._linears) - 1)):
             stage = self._linears[number]
@@ -427,8 +449,9 @@ class FusedNetworks:
             is_alive = hidden[number + 1] > 0
             before_relu = torch.where(is_alive, by_input / (1 - stage.rate), 0)
             by_weight = torch.bmm(before_relu.mT, hidden[number])
+            by_bias = before_relu.sum(dim=1, dtype=torch.float32)
             by_input = torch.bmm(before_relu, self._copy_of(stage))
-            self._update(stage, by_weight, before_relu.sum(dim=1, dtype=torch.float32))
+            self._update(stage, by_weight, by_bias)
         return by_input
 
     def _backward_convolutions(
@@ -510,7 +533,8 @@ class FusedNetworks:
         if stage.rate == 0:
             return None
         stages = [*self._convolutions, *self._linears]
-        return Dropout(stage.rate, stages.index(stage), self._seeds, self.step_number)
+        position = stages.index(stage)
+        return Dropout(stage.rate, position, self._seeds, self.step_number)
 
     def _copy_of(self, stage: _Stage) -> Tensor:
         copy = self._parameters[f"{stage.name}.weight"].copy
