@@ -139,7 +139,9 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[tuple[s
         for number, label in enumerate(labels):
             left = number % _SHEET_COLUMNS * _IMAGE_SIDE
             top = number // _SHEET_COLUMNS * _IMAGE_SIDE
-            image = sheet.crop((left, top, left + _IMAGE_SIDE, top + _IMAGE_SIDE))
+            right = left + _IMAGE_SIDE
+            bottom = top + _IMAGE_SIDE
+            image = sheet.crop((left, top, right, bottom))
 
             # The names must not give the classes away.
             name = f"{number:03}.png"
@@ -153,7 +155,8 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[tuple[s
 def _read_rows(name: str) -> list[list[str]]:
     """Return the rows of a table without its header."""
     table = (_DATA / name).read_text(encoding="utf-8")
-    return list(csv.reader(io.StringIO(table, newline="")))[1:]
+    _, *rows = csv.reader(io.StringIO(table, newline=""))
+    return rows
 
 
 BATCH = 20

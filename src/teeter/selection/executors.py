@@ -318,7 +318,8 @@ class RayExecutor:
 
         while waiting or running:
             # Machines join and leave, so the number of cores is read each time.
-            cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            resources = ray.cluster_resources()
+            cores = max(1, int(resources.get("CPU", 1)))
             limit = self.max_running or 2 * cores
 
             while waiting and len(running) < limit:

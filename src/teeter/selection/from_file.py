@@ -128,7 +128,8 @@ def _take(
     if values is None:
         return None
 
-    all_values: npt.NDArray[np.float32] = values.float().cpu().numpy()
+    on_cpu = values.float().cpu()
+    all_values: npt.NDArray[np.float32] = on_cpu.numpy()
     return all_values[positions]
 
 

@@ -135,7 +135,8 @@ class ShardCandidates:
             keys = scores
             if strategy.best == "largest":
                 keys = -scores
-            picks = np.argsort(keys, kind="stable")[: self.request.n]
+            order = np.argsort(keys, kind="stable")
+            picks = order[: self.request.n]
             return self._describe_picks(picks, candidates=len(self), score=scores[picks])
 
         if not strategy.needs:
@@ -177,7 +178,8 @@ class ShardCandidates:
         fetched = _FetchedLogits()
         if isinstance(strategy, Ldm):
             # Stable: equal values go to the lowest row, as in memory.
-            picks = np.argsort(ldm, kind="stable")[: request.n]
+            order = np.argsort(ldm, kind="stable")
+            picks = order[: request.n]
         else:
             picks = self._seed_by_ldm(ldm, smallest_feature, generator, fetched)
 
@@ -243,7 +245,8 @@ class ShardCandidates:
     def _select_from_sample(self, strategy: Strategy) -> Selection:
         """Let a strategy that needs all its candidates at once pick from a uniform sample."""
         request = self.request
-        count = min(max(request.candidates, request.n), len(self))
+        enough = max(request.candidates, request.n)
+        count = min(enough, len(self))
         drawn = _draw_rows(len(self), count, request.seed, "candidates")
         rows = np.sort(drawn)
 
@@ -305,7 +308,8 @@ class ShardCandidates:
         name = hashlib.blake2b(content, digest_size=10).hexdigest()
 
         # Resolved, because workers may have another working directory.
-        folder = (Path(self.request.work) / f"{strategy}-{name}").resolve()
+        folder = Path(self.request.work) / f"{strategy}-{name}"
+        folder = folder.resolve()
 
         job = ScoringJob(
             folder=folder,
@@ -384,9 +388,9 @@ class ShardCandidates:
         ids = self.shards.ids(rows)
         # Ids of other rows are not compared.
         counts = Counter(ids)
-        ambiguous = [name for name in ids if not name.strip() or counts[name] > 1]
+        ambiguous = sum(not name.strip() or counts[name] > 1 for name in ids)
         if ambiguous:
-            share = f"{len(ambiguous):,} of {len(ids):,} picks"
+            share = f"{ambiguous:,} of {len(ids):,} picks"
             problem = f"{share} have an empty or repeated id: identify them by their row number."
             notes = (*notes, problem)
 

@@ -363,7 +363,8 @@ def build_selection(
     # Without a head nothing is predicted.
     if logits is not None:
         numbers = logits.argmax(dim=1).tolist()
-        names = classes or [str(number) for number in range(logits.shape[1])]
+        n_classes = logits.shape[1]
+        names = classes or [str(number) for number in range(n_classes)]
         predicted = [names[number] for number in numbers]
         margin = uncertainty.margin(logits).float()
         margins = _as_floats(margin.cpu().numpy(), n)

@@ -184,8 +184,7 @@ def make_feature_source(
             )
     else:
         weight = loaded.head.weight
-        fits = weight.ndim == 2 and weight.shape[1] == shards.width
-        if not fits:
+        if weight.ndim != 2 or weight.shape[1] != shards.width:
             raise InputError(
                 f"The head in {path} has the shape {tuple(weight.shape)}, but rows have "
                 f"{shards.width} features."
