@@ -480,7 +480,10 @@ def _describe_dataset(name: str) -> dict[str, Any]:
             advice = MANUAL_DOWNLOADS[name].format(home=home)
     else:
         _, files = located
-        source = str(files[0][0]) if files else str(spec.package)
+        source = str(spec.package)
+        if files:
+            first_pattern = files[0]
+            source = str(first_pattern[0])
 
     return {
         "name": name,

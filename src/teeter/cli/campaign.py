@@ -368,7 +368,9 @@ def add(
         named = result.duplicate_items[:_NAMED_ITEMS]
         duplicates = [_describe_duplicate(opened, duplicate) for duplicate in named]
 
-    typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    new = pluralize(result.new, "item")
+    labelled = pluralize(result.labelled, "label")
+    typer.echo(f"Added {new} and {labelled}.")
     for note in notes:
         echo_wrapped(note)
     report_left_out_files(items)

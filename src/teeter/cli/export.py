@@ -107,8 +107,9 @@ def export(
         # No one can see in a file that its predictions are older than its labels.
         notes = [opened.finish.note(), opened.prediction_note()]
 
+    items = pluralize(count, "item")
     have = "has" if labelled == 1 else "have"
-    typer.echo(f"Wrote {out}: {labelled:,} of {pluralize(count, 'item')} {have} a label.")
+    typer.echo(f"Wrote {out}: {labelled:,} of {items} {have} a label.")
     for note in notes:
         if note is not None:
             echo_wrapped(note)

@@ -155,7 +155,8 @@ def _find_cuda_packages() -> dict[str, int]:
     for distribution in distributions():
         name = distribution.name
         if name.startswith(("nvidia-", "cuda-")) or name == "triton":
-            sizes[name] = sum(file.size or 0 for file in distribution.files or ())
+            files = distribution.files or ()
+            sizes[name] = sum(file.size or 0 for file in files)
     return sizes
 
 
@@ -169,15 +170,16 @@ def _check_extras(requirements: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
         if match is not None:
-            packages.setdefault(match["extra"], set()).add(match["package"])
+            package = match["package"]
+            packages.setdefault(match["extra"], set()).add(package)
 
     for_users = packages.pop("all", set())
     extras = {}
     for name, needed in sorted(packages.items()):
         # The extras for developers need packages that "all" leaves out.
         if needed <= for_users:
-            missing = [package for package in sorted(needed) if _installed_version(package) is None]
-            extras[name] = tuple(missing)
+            missing = [package for package in needed if _installed_version(package) is None]
+            extras[name] = tuple(sorted(missing))
 
     return extras
 
@@ -187,7 +189,8 @@ def _find_encoders() -> list[EncoderCheck]:
     checks = [_check_encoder(name) for name in names()]
     for kind in ContentKind:
         choice = choose_encoder(kind)
-        checks.append(EncoderCheck(AUTO, True, f"{kind}s: {choice.sentence}"))
+        note = f"{kind}s: {choice.sentence}"
+        checks.append(EncoderCheck(AUTO, True, note))
 
     has_library = _installed_version("sentence-transformers") is not None
     for distribution in distributions():
@@ -233,9 +236,11 @@ def _find_folders() -> list[Folder]:
 def _hide_home(path: Path) -> str:
     """Return a path with ``~`` for the home folder, which often has a person's name."""
     try:
-        return str(Path("~") / path.expanduser().absolute().relative_to(Path.home()))
+        absolute = path.expanduser().absolute()
+        below_home = absolute.relative_to(Path.home())
     except (ValueError, RuntimeError):  # outside the home folder, or the user has no home
         return str(path)
+    return str(Path("~") / below_home)
 
 
 # The width of the first column.
@@ -475,7 +480,8 @@ def encoders(as_json: JsonOption = False) -> None:
         package = row.package or ""
         if not row.is_installed:
             package += " (not installed)"
-        table.append([row.name, row.reads, package, row.licence or "", row.about])
+        licence = row.licence or ""
+        table.append([row.name, row.reads, package, licence, row.about])
     print_table(["name", "reads", "weights", "licence", "about"], table, has_sentences=True)
 
     for kind in ContentKind:

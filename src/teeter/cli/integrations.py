@@ -200,7 +200,9 @@ def _print_result(result: SyncResult, as_json: bool) -> None:
     else:
         typer.echo(f"Synced with project {project}.")
 
-    imported = f"{pluralize(result.labels, 'label')} and {pluralize(result.skips, 'skip')}"
+    labels = pluralize(result.labels, "label")
+    skips = pluralize(result.skips, "skip")
+    imported = f"{labels} and {skips}"
     # Rare changes are left out if there are none.
     if result.corrected:
         imported += f", corrected {result.corrected:,}"
@@ -210,7 +212,8 @@ def _print_result(result: SyncResult, as_json: bool) -> None:
     if result.model is not None:
         typer.echo(f"Trained model {result.model}.")
     sent = pluralize(result.sent, "task")
-    typer.echo(f"Sent {sent}; {pluralize(result.waiting, 'item')} waiting for answers.")
+    waiting = pluralize(result.waiting, "item")
+    typer.echo(f"Sent {sent}; {waiting} waiting for answers.")
 
     for note in result.notes:
         typer.echo(printable(note), err=True)

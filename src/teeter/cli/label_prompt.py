@@ -115,11 +115,12 @@ def print_legend(keyboard: Keyboard) -> None:
     line = ""
     for key, name in keyboard.class_by_key.items():
         entry = f"[{key}] {name}"
-        if line and len(line) + 2 + len(entry) > width:
+        longer_line = f"{line}  {entry}".lstrip()
+        if line and len(longer_line) > width:
             typer.echo(line)
             line = entry
         else:
-            line = f"{line}  {entry}".lstrip()
+            line = longer_line
 
     typer.echo(line)
 
@@ -155,7 +156,8 @@ def label_rounds(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
         with spinner("Training"):
             model = opened.train()
         accuracy = opened.status().advice[1]
-        echo_wrapped(f"Model {model.version}, trained on {model.labels:,} labels. {accuracy}")
+        trained = f"Model {model.version}, trained on {model.labels:,} labels."
+        echo_wrapped(f"{trained} {accuracy}")
 
 
 def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -> bool:
@@ -180,7 +182,8 @@ def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
     while questions:
         question = questions[0]
         note = f"{len(questions)} left; {_explain_pick(opened, question)}"
-        choice = _prompt(_content(opened, question.item), note, keyboard, _LABEL_ACTIONS)
+        content = _content(opened, question.item)
+        choice = _prompt(content, note, keyboard, _LABEL_ACTIONS)
 
         if choice is Action.STOP:
             return False
@@ -224,8 +227,9 @@ def review_suspects(
             f"{len(suspects) - position} left; "
             f"labelled {suspect.label}, predicted {suspect.predicted}"
         )
+        content = _content(opened, suspect.item)
         echoes = {Action.KEEP: f"{suspect.label} kept"}
-        choice = _prompt(_content(opened, suspect.item), note, keyboard, _SUSPECT_ACTIONS, echoes)
+        choice = _prompt(content, note, keyboard, _SUSPECT_ACTIONS, echoes)
 
         if choice is Action.STOP:
             return
@@ -276,8 +280,10 @@ def resolve_disagreements(
     while position < len(disagreements):
         disagreement = disagreements[position]
         answers = [f"{name}: {label}" for name, label in disagreement.answers.items()]
-        note = f"{len(disagreements) - position} left; {', '.join(answers)}"
-        choice = _prompt(_content(opened, disagreement.item), note, keyboard, _DECISION_ACTIONS)
+        left = len(disagreements) - position
+        note = f"{left} left; {', '.join(answers)}"
+        content = _content(opened, disagreement.item)
+        choice = _prompt(content, note, keyboard, _DECISION_ACTIONS)
 
         if choice is Action.STOP:
             break
@@ -371,7 +377,8 @@ def _prompt(
     typer.echo(f"\n{content}")
     typer.echo(f"({note}) ", nl=False, err=True)
 
-    action_by_key = {key: action for action, key in action_keys(by_name=keyboard.by_name).items()}
+    key_by_action = action_keys(by_name=keyboard.by_name)
+    action_by_key = {key: action for action, key in key_by_action.items()}
     typed = ""  # the beginning of a class name
 
     while True:
@@ -394,8 +401,9 @@ def _prompt(
         if not keyboard.by_name:
             key = key.lower() if len(key) == 1 else key
         if key in keyboard.class_by_key:
-            typer.echo(keyboard.class_by_key[key])
-            return keyboard.class_by_key[key]
+            label = keyboard.class_by_key[key]
+            typer.echo(label)
+            return label
 
         action = action_by_key.get(key)
         if action is Action.HELP:
@@ -408,7 +416,10 @@ def _prompt(
             return action
         elif action is not None and action in actions:
             word = actions[action]
-            typer.echo((echoes or {}).get(action, _ECHOES.get(word, word)))
+            echo = _ECHOES.get(word, word)
+            if echoes is not None:
+                echo = echoes.get(action, echo)
+            typer.echo(echo)
             return action
 
 
@@ -517,4 +528,5 @@ def _explain_pick(opened: Campaign, question: Question) -> str:
         return "answered by several annotators"
     if "predicted" not in question.reason:
         return "chosen to cover the pool"
-    return f"predicted {question.reason['predicted']}, {question.reason['probability']:.0%}"
+    probability = question.reason["probability"]
+    return f"predicted {question.reason['predicted']}, {probability:.0%}"

@@ -246,11 +246,12 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    width = terminal_width()
     if has_sentences:
         table = Table(*header, box=SIMPLE_HEAD)
         width = terminal_width(default=_WIDE_TABLE)
+    else:
+        table = Table(*header, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        width = terminal_width()
 
     for row in rows:
         table.add_row(*row)
@@ -420,20 +421,20 @@ class Commands(TyperGroup):
             UnknownNameError: the command belongs to a group.
         """
         name = args[0]
-        groups = [
-            group.name
-            for group in self.commands.values()
-            if name not in self.commands and name in getattr(group, "commands", {})
-        ]
-        if groups:
-            full_name = f"{ctx.command_path} {groups[0]} {name}"
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+
+        program = ctx.command_path
+        for group in self.commands.values():
+            if name not in getattr(group, "commands", {}):
+                continue
+
+            full_name = f"{program} {group.name} {name}"
             further = ""
             if name == "label":
-                further = (
-                    f" to label in the terminal, or {ctx.command_path} serve to label on a page"
-                )
+                further = f" to label in the terminal, or {program} serve to label on a page"
             raise UnknownNameError(
-                f"There is no command {ctx.command_path} {name}: run {full_name}{further}."
+                f"There is no command {program} {name}: run {full_name}{further}."
             )
         return super().resolve_command(ctx, args)
 

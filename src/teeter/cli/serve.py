@@ -512,7 +512,8 @@ def _add_new_items(campaign: Campaign, path: Path, columns: ItemColumns, file: s
     notes: list[str] = []
     items, changed = campaign.items.read_again(path, columns, notes)
     labels = dict.fromkeys(item.label for item in items if item.label is not None)
-    _require_classes(campaign, [name for name in labels if not is_missing(name)], path, file)
+    names = [name for name in labels if not is_missing(name)]
+    _require_classes(campaign, names, path, file)
 
     # The server encodes them.
     result = campaign.add(items, encode_now=False)

@@ -56,11 +56,13 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
     rows = []
     for title, score in scores.items():
-        cells = [_UNKNOWN, _UNKNOWN, _UNKNOWN]
-        if score is not None:
-            cells = [f"{score.value:.3f}", f"{score.low:.3f} to {score.high:.3f}"]
-            cells.append(f"{score.items:,}")
-        rows.append([title, *cells])
+        if score is None:
+            rows.append([title, _UNKNOWN, _UNKNOWN, _UNKNOWN])
+            continue
+
+        value = f"{score.value:.3f}"
+        interval = f"{score.low:.3f} to {score.high:.3f}"
+        rows.append([title, value, interval, f"{score.items:,}"])
     print_table(["measure", "value", "95% interval", "items"], rows)
 
 
@@ -181,4 +183,5 @@ def _format_share(estimate: AccuracyEstimate | None) -> str:
 
     if estimate is None or estimate.total < MIN_REPORTED:
         return _UNKNOWN
-    return f"{estimate.share:.0%} ({100 * estimate.low:.0f}–{estimate.high:.0%})"
+    low_percent = 100 * estimate.low
+    return f"{estimate.share:.0%} ({low_percent:.0f}–{estimate.high:.0%})"
