@@ -149,8 +149,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
         raise FileError(f"Cannot write {target}: there is no folder {target.parent}.")
 
     # Machines that share a folder may have the same process ids, hence the random part.
-    suffix = secrets.token_hex(4)
-    part = target.with_name(f".{target.name}.{os.getpid()}-{suffix}.part")
+    unique = f"{os.getpid()}-{secrets.token_hex(4)}"
+    part = target.with_name(f".{target.name}.{unique}.part")
     lock = FileLock(_append_to_name(part, _LOCK_SUFFIX))
 
     try:
@@ -171,7 +171,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
                 _remove_part(part)
 
     except StoreError as error:
-        raise StoreError(str(error).replace(part.name, target.name)) from error
+        sentence = str(error).replace(part.name, target.name)
+        raise StoreError(sentence) from error
     except OSError as error:
         raise FileError(f"Cannot write {target}: {error.strerror or error}.") from None
     except sqlite3.Error as error:
@@ -191,7 +192,8 @@ def _append_to_name(path: Path, suffix: str) -> Path:
 
 def _copy_database(source: Path, target: Path, mode: str) -> None:
     """Copy a database with SQLite's backup function, which sees one consistent state."""
-    url = f"file:{quote(str(source.absolute()))}?{mode}"
+    path = quote(str(source.absolute()))
+    url = f"file:{path}?{mode}"
     with (
         closing(sqlite3.connect(url, uri=True)) as source_connection,
         closing(sqlite3.connect(target)) as target_connection,
@@ -285,7 +287,8 @@ def back_up_and_rotate(
 
     # A campaign may be called anything, and a file may not.
     stem = re.sub(r"[^\w.-]+", "_", campaign.name).strip("._") or "campaign"
-    path = folder / f"{stem}-{now.strftime(_TIME_FORMAT)}.teeter"
+    time = now.strftime(_TIME_FORMAT)
+    path = folder / f"{stem}-{time}.teeter"
 
     campaign.back_up(path)
     try:
@@ -297,8 +300,9 @@ def back_up_and_rotate(
         raise
 
     pattern = re.compile(rf"{re.escape(stem)}-{_TIME_PATTERN}\.teeter")
-    # Sorted by the time in the name: the time of a file may change when it is copied.
-    backups = sorted(file for file in folder.iterdir() if pattern.fullmatch(file.name))
+    backups = [file for file in folder.iterdir() if pattern.fullmatch(file.name)]
+    # By the time in the name: the time of a file may change when it is copied.
+    backups.sort()
     removed = backups[:-keep]
     for old in removed:
         old.unlink()

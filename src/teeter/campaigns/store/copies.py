@@ -108,11 +108,12 @@ def delete_rows(connection: Connection, campaign_id: int) -> None:
             is_of_campaign = table.c.campaign_id == campaign_id
         else:
             parent, foreign_key = _parent(table)
-            parent_ids = select(parent.c.id).where(parent.c.campaign_id == campaign_id)
-            is_of_campaign = foreign_key.in_(parent_ids)
+            has_parent = parent.c.campaign_id == campaign_id
+            is_of_campaign = foreign_key.in_(select(parent.c.id).where(has_parent))
         connection.execute(delete(table).where(is_of_campaign))
 
-    connection.execute(delete(schema.campaigns).where(schema.campaigns.c.id == campaign_id))
+    is_campaign = schema.campaigns.c.id == campaign_id
+    connection.execute(delete(schema.campaigns).where(is_campaign))
 
 
 def _copy_table(
@@ -139,7 +140,8 @@ def _copy_table(
                 for foreign_key in column.foreign_keys:
                     old_id = row[column.name]
                     if old_id is not None:
-                        row[column.name] = new_ids[foreign_key.column.table.name][old_id]
+                        parent = foreign_key.column.table
+                        row[column.name] = new_ids[parent.name][old_id]
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
             # After the foreign keys: a row never points to its own table.
@@ -170,7 +172,9 @@ def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) ->
             query = select(schema.items.c.key).where(is_its_item)
             item_id = source.scalar(query)
 
-        owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"
+        owner = "the campaign"
+        if item_id is not None:
+            owner = f"the item {quote_id(item_id)}"
         raise InputError(
             f"Cannot copy to PostgreSQL: {owner} has a NUL character in {table.name}.{column}, "
             "which PostgreSQL cannot store. Keep the campaign in a file, or create it again "
@@ -193,7 +197,8 @@ def _renumber_detail(detail: str, new_ids: NewIds) -> str:
 def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
     """Select a campaign's rows of a table, in the order in which they were written."""
     if "campaign_id" in table.c:
-        return select(table).where(table.c.campaign_id == campaign_id).order_by(table.c.id)
+        own = select(table).where(table.c.campaign_id == campaign_id)
+        return own.order_by(table.c.id)
 
     parent, foreign_key = _parent(table)
     order = [table.c.id] if "id" in table.c else list(table.primary_key)

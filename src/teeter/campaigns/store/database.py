@@ -581,9 +581,11 @@ def is_sqlite_busy(error: sqlite3.Error) -> bool:
 
 def _primary_code(error: sqlite3.Error) -> int | None:
     """Return SQLite's result code without its extension, or None if Python raised the error."""
-    code = getattr(error, "sqlite_errorcode", None)
+    code: int | None = getattr(error, "sqlite_errorcode", None)
     # The lowest byte is the primary code: SQLITE_IOERR_WRITE is SQLITE_IOERR | (3 << 8).
-    return None if code is None else code & 0xFF
+    if code is None:
+        return None
+    return code & 0xFF
 
 
 def _sqlite_problem(error: sqlite3.Error) -> _Problem:
@@ -618,4 +620,5 @@ def _answers_ping(url: URL) -> bool:
     from psycopg import conninfo, pq
 
     address = conninfo.make_conninfo(host=url.host, port=url.port, connect_timeout=5)
-    return bool(pq.PGconn.ping(address.encode()) == pq.Ping.OK)
+    answer = pq.PGconn.ping(address.encode())
+    return bool(answer == pq.Ping.OK)

@@ -50,10 +50,14 @@ class LockQueries(Queries):
 
         # The host and process let others see that the holder crashed, the rest tells threads apart.
         holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
-        expires = self._transaction.time_after(seconds)
+        lock = {
+            "name": name,
+            "holder": holder,
+            "expires": self._transaction.time_after(seconds),
+        }
         # An expired lock may still be there.
         self._delete(schema.locks, self._matches(name))
-        self._insert_all(schema.locks, [{"name": name, "holder": holder, "expires": expires}])
+        self._insert_all(schema.locks, [lock])
         return holder
 
     def is_taken(self, name: LockName, seconds: float) -> bool:
@@ -64,7 +68,7 @@ class LockQueries(Queries):
             seconds: for how long such a lock is taken. One that expires later than twice that from
                 now was taken before the clock was set back, and does not count.
         """
-        row = self._execute(select(schema.locks).where(self._matches(name))).first()
+        row = self._first(select(schema.locks).where(self._matches(name)))
 
         if row is None or row.expires <= self._transaction.now():
             return False

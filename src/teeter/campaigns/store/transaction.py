@@ -184,7 +184,8 @@ class CampaignStore:
         if self.database.is_in_place():
             return
 
-        name = self.database.path.name if self.database.path else self.database.display_url
+        path = self.database.path
+        name = path.name if path else self.database.display_url
         raise StoreError(
             f"{name} was moved or removed while it was in use: move it back, then start again."
         )
@@ -203,7 +204,8 @@ class CampaignStore:
         # One tuple, read and replaced at once: transactions of several threads come here.
         parsed = self._parsed
         if parsed is None or parsed[0] != text:
-            file, location = self.database.path, self.database.display_url
+            file = self.database.path
+            location = self.database.display_url
             parsed = text, settings_from_json(text, file=file, location=location)
             self._parsed = parsed
         self.settings = parsed[1]
@@ -311,7 +313,9 @@ class Reading:
 
     def lease_end(self) -> str | None:
         """Return when a lease given now expires, as it is stored; None for never."""
-        return self.time_after(self.lease_seconds) if self.lease_seconds else None
+        if not self.lease_seconds:
+            return None
+        return self.time_after(self.lease_seconds)
 
     @cached_property
     def settings(self) -> Settings:
@@ -368,9 +372,9 @@ class Writing(Reading):
 
     def write_settings(self, values: Mapping[str, Any]) -> None:
         """Replace the campaign's settings, given as ``settings_to_dict`` returns them."""
-        row = CAMPAIGNS.id == self.campaign_id
-        statement = update(schema.campaigns).where(row).values(settings=json.dumps(values))
-        self.connection.execute(statement)
+        campaign = update(schema.campaigns).where(CAMPAIGNS.id == self.campaign_id)
+        settings = json.dumps(values)
+        self.connection.execute(campaign.values(settings=settings))
         self.__dict__.pop("settings", None)
 
     def save_model(self, weights: bytes, facts: Mapping[str, Any], who: str) -> StoredModel:

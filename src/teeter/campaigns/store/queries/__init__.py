@@ -19,6 +19,8 @@ from sqlalchemy import (
     update,
 )
 
+from teeter.campaigns.store.schema import ITEMS
+
 if TYPE_CHECKING:
     from teeter.campaigns.store.transaction import Reading
 
@@ -39,6 +41,14 @@ class Queries:
     def _own(self, table: Table) -> Select[Any]:
         """Select the campaign's rows of a table."""
         return select(table).where(table.c.campaign_id == self._campaign_id)
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        """Whether an item belongs to the campaign, in queries that select other tables, too."""
+        return ITEMS.campaign_id == self._campaign_id
+
+    def _first(self, query: Executable, values: Mapping[str, Any] | None = None) -> Row[Any] | None:
+        """Return the first row that a query selects, or None."""
+        return self._execute(query, values).first()
 
     def _in_parts(
         self, query: Select[Any], column: ColumnElement[Any], values: Sequence[Any]
@@ -61,15 +71,18 @@ class Queries:
         """Insert rows in one statement, which is much faster than one by one."""
         # SQLAlchemy does not take an empty list to mean that nothing is inserted.
         if rows:
-            self._execute(insert(table), [self._complete(table, row) for row in rows])
+            complete = [self._complete(table, row) for row in rows]
+            self._execute(insert(table), complete)
 
     def _complete(self, table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
-        own = {"campaign_id": self._campaign_id} if "campaign_id" in table.c else {}
-        return {**own, **row}
+        if "campaign_id" not in table.c:
+            return dict(row)
+        return {"campaign_id": self._campaign_id, **row}
 
     def _update(self, table: Table, *conditions: ColumnElement[bool], **values: Any) -> None:
         """Change the rows that meet all conditions."""
-        self._execute(update(table).where(*conditions).values(values))
+        rows = update(table).where(*conditions)
+        self._execute(rows.values(values))
 
     def _delete(self, table: Table, *conditions: ColumnElement[bool]) -> None:
         """Delete the rows that meet all conditions."""

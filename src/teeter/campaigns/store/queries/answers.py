@@ -205,7 +205,7 @@ class AnswerQueries(Queries):
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = self._execute(self._select().where(ANSWERS.id == number)).first()
+        row = self._first(self._select().where(ANSWERS.id == number))
         if row is None:
             raise UnknownResourceError(f"There is no answer {number}.")
         if row.annotator != annotator:
@@ -216,9 +216,10 @@ class AnswerQueries(Queries):
         last = self._last(annotator)
         if not row.undone or (last is not None and last.id > number):
             return None
+
         before = self._last(annotator, row.item_id)
         count = 1 + len(self._same_key_press(row, undone=True))
-        return UndoResult(_answer(row), None if before is None else _answer(before), count)
+        return _undo_result(row, before, count)
 
     def withdraw(self, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
@@ -233,7 +234,7 @@ class AnswerQueries(Queries):
             ANSWERS.id == number,
             ANSWERS.undone.is_(False),
         )
-        row = self._execute(query).first()
+        row = self._first(query)
         if row is None:
             return None
 
@@ -269,16 +270,17 @@ class AnswerQueries(Queries):
             )
 
         self._note(row.annotator, "undo", {"answer": row.id}, row.key)
-        return UndoResult(_answer(row), None if before is None else _answer(before))
+        return _undo_result(row, before)
 
     def _origin_of(self, answer: Answer, item_row_id: int) -> AnswerOrigin:
         """Return ``single`` for an answer that repeats what its annotator said blind before."""
         values = {"item": item_row_id, "annotator": answer.annotator}
-        row = self._execute(_LIVE_ANSWER, values).first()
-        if row is None or (row.kind, row.label) != (answer.kind, answer.label):
+        row = self._first(_LIVE_ANSWER, values)
+        if row is None or row.kind != answer.kind or row.label != answer.label:
             return answer.origin
-        was_blind = AnswerOrigin(row.origin).is_blind
-        return AnswerOrigin.SINGLE if was_blind else answer.origin
+        if not AnswerOrigin(row.origin).is_blind:
+            return answer.origin
+        return AnswerOrigin.SINGLE
 
     def find_repeat(self, answer: Answer, item_row_id: int) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
@@ -289,7 +291,7 @@ class AnswerQueries(Queries):
             The row id, or None if the answer is new.
         """
         values = {"item": item_row_id, "annotator": answer.annotator}
-        row = self._execute(_LIVE_ANSWER, values).first()
+        row = self._first(_LIVE_ANSWER, values)
 
         if row is None:
             return None
@@ -348,25 +350,32 @@ class AnswerQueries(Queries):
 
     def _last(self, annotator: str, item_row_id: int | None = None) -> Row[Any] | None:
         """Return the last answer of an annotator, or their last one about an item."""
-        query = self._select().where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
+        is_theirs = ANSWERS.annotator == annotator
+        query = self._select().where(is_theirs, ANSWERS.undone.is_(False))
         if item_row_id is not None:
             query = query.where(ANSWERS.item_id == item_row_id)
-        return self._execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
+        last_first = query.order_by(ANSWERS.id.desc())
+        return self._first(last_first.limit(1))
 
     def confirmed_labels(self) -> dict[str, str]:
         """Return the labels that an annotator checked and confirmed, by item id."""
         # Undoing the answer that confirmed a label takes back the confirmation.
         about = itemgetter("item", "who", "answer")
-        undone = {about(line) for line in self._transaction.history.lines("undo")}
-        confirmed = self._transaction.history.lines("kept")
-        labels = {line["item"]: line["label"] for line in confirmed if about(line) not in undone}
+        history = self._transaction.history
+        undone = {about(line) for line in history.lines("undo")}
         names = self._transaction.classes.former_names()
-        return {item: names.get(label, label) for item, label in labels.items()}
+        labels = {}
+        for line in history.lines("kept"):
+            if about(line) not in undone:
+                label = line["label"]
+                labels[line["item"]] = names.get(label, label)
+        return labels
 
     def bulk_checks(self) -> list[tuple[str, str]]:
         """Return the classes that items got in bulk and then blind, where that was checked."""
         checked = select(PICKS.item_id).where(PICKS.arm == PickArm.CHECK)
-        query = self._select().where(ANSWERS.item_id.in_(checked), ANSWERS.undone.is_(False))
+        is_checked = ANSWERS.item_id.in_(checked)
+        query = self._select().where(is_checked, ANSWERS.undone.is_(False))
         in_bulk: dict[str, str] = {}
         blind: dict[str, str] = {}
         for row in self._execute(query.order_by(ANSWERS.id)):
@@ -374,7 +383,8 @@ class AnswerQueries(Queries):
             if row.kind == AnswerKind.LABEL and origin is not AnswerOrigin.SEEN:
                 labels = blind if origin.is_blind else in_bulk
                 labels[row.key] = row.label
-        return [(in_bulk[item], blind[item]) for item in in_bulk.keys() & blind.keys()]
+        items = in_bulk.keys() & blind.keys()
+        return [(in_bulk[item], blind[item]) for item in items]
 
     def skipped_items(self) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
@@ -383,7 +393,8 @@ class AnswerQueries(Queries):
         if model is not None:
             # Models note how many answers there were, not the time: clocks may be set back.
             row_ids = self._select_columns(ANSWERS.id).order_by(ANSWERS.id)
-            first_newer = self._scalar(row_ids.offset(model.facts["answers"]).limit(1))
+            newer = row_ids.offset(model.facts["answers"])
+            first_newer = self._scalar(newer.limit(1))
             if first_newer is None:
                 return set()
             skips = skips.where(ANSWERS.id >= first_newer)
@@ -401,8 +412,8 @@ class AnswerQueries(Queries):
 
         A skip leaves an item as it was.
         """
-        query = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id).limit(count)
-        rows = self._execute(query)
+        in_order = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id)
+        rows = self._execute(in_order.limit(count))
         return {row.key for row in rows if row.kind != AnswerKind.SKIP}
 
     def count_since_newest_model(self) -> int:
@@ -432,7 +443,10 @@ class AnswerQueries(Queries):
 
     def count_labels_after(self, *, row_id: int | None = None, time: str | None = None) -> int:
         """Return how many live labels were given after an answer, or after a time as stored."""
-        is_later = ANSWERS.at > time if row_id is None else ANSWERS.id > row_id
+        if row_id is None:
+            is_later = ANSWERS.at > time
+        else:
+            is_later = ANSWERS.id > row_id
         query = self._select_columns(ANSWERS.id).where(
             ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, is_later
         )
@@ -460,14 +474,20 @@ class AnswerQueries(Queries):
 
         Answers in bulk have the time of their key press once.
         """
-        query = self._select_columns(ANSWERS.annotator, ANSWERS.at).where(ANSWERS.bulk.is_(None))
-        query = query.order_by(ANSWERS.id)
+        answers = self._select_columns(ANSWERS.annotator, ANSWERS.at)
+        query = answers.where(ANSWERS.bulk.is_(None)).order_by(ANSWERS.id)
 
         times: dict[str, list[str]] = {}
         for row in self._execute(query):
             times.setdefault(row.annotator, []).append(row.at)
 
         return times
+
+
+def _undo_result(row: Row[Any], before: Row[Any] | None, count: int = 1) -> UndoResult:
+    if before is None:
+        return UndoResult(_answer(row), None, count)
+    return UndoResult(_answer(row), _answer(before), count)
 
 
 def _answer(row: Row[Any]) -> Answer:
@@ -540,8 +560,8 @@ class DecisionQueries(Queries):
             UnknownResourceError: there is no decision of this number.
             PermissionDeniedError: another reviewer made it.
         """
-        by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer).limit(1)
-        last = self._execute(by_reviewer).first()
+        by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer)
+        last = self._first(by_reviewer.limit(1))
         if number is not None and (last is None or last.id != number):
             newest = 0 if last is None else last.id
             return self._find_undone(reviewer, number, newest)
@@ -557,8 +577,8 @@ class DecisionQueries(Queries):
 
         # A decision that was replaced since leaves the later one live.
         if last.live:
-            about_item = self._last_first().where(DECISIONS.item_id == last.item_id).limit(1)
-            before = self._execute(about_item).first()
+            about_item = self._last_first().where(DECISIONS.item_id == last.item_id)
+            before = self._first(about_item.limit(1))
             if before is not None:
                 self._update(
                     schema.decisions,
@@ -576,14 +596,16 @@ class DecisionQueries(Queries):
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = self._execute(self._select().where(DECISIONS.id == number)).first()
+        row = self._first(self._select().where(DECISIONS.id == number))
         if row is None:
             raise UnknownResourceError(f"There is no decision {number}.")
         if row.reviewer != reviewer:
             raise PermissionDeniedError(
                 f"Decision {number} is not by {reviewer}: only who decided can take it back."
             )
-        return _decision(row) if row.undone and newest < number else None
+        if not row.undone or newest >= number:
+            return None
+        return _decision(row)
 
     def live(self) -> dict[str, Decision]:
         """Return all live decisions by item id."""
@@ -593,8 +615,8 @@ class DecisionQueries(Queries):
 
     def items_decided_until(self, time: str) -> set[str]:
         """Return the ids of the items that a reviewer had decided about at a time."""
-        query = self._select().with_only_columns(ITEMS.key).where(DECISIONS.at <= time)
-        return set(self._scalars(query))
+        earlier = self._select().where(DECISIONS.at <= time)
+        return set(self._scalars(earlier.with_only_columns(ITEMS.key)))
 
     def for_item(self, item_id: str) -> Decision | None:
         """Return the live decision about an item, or None.
@@ -603,17 +625,21 @@ class DecisionQueries(Queries):
             UnknownItemError: there is no such item.
         """
         item = self._transaction.items.get(item_id)
-        query = self._select().where(DECISIONS.live, DECISIONS.item_id == item.row_id)
-        row = self._execute(query).first()
-        return None if row is None else _decision(row)
+        is_about_item = DECISIONS.item_id == item.row_id
+        row = self._first(self._select().where(DECISIONS.live, is_about_item))
+        if row is None:
+            return None
+        return _decision(row)
 
     def recent(self, reviewer: str, count: int) -> list[Decision]:
         """Return the last decisions of a reviewer that were not taken back, newest first."""
         by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer)
-        return [_decision(row) for row in self._execute(by_reviewer.limit(count))]
+        rows = self._execute(by_reviewer.limit(count))
+        return [_decision(row) for row in rows]
 
     def _last_first(self) -> Select[Any]:
-        return self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
+        holding = self._select().where(DECISIONS.undone.is_(False))
+        return holding.order_by(DECISIONS.id.desc())
 
     def _select(self) -> Select[Any]:
         """Select decisions with the ids of their items and the names of their classes."""
@@ -621,7 +647,7 @@ class DecisionQueries(Queries):
             select(schema.decisions, ITEMS.key, CLASSES.name.label("label"))
             .join(schema.items)
             .join(schema.classes, isouter=True)
-            .where(ITEMS.campaign_id == self._campaign_id)
+            .where(self._in_campaign())
         )
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, select
 
 from teeter.base.array_types import Vectors
 from teeter.base.registry import did_you_mean, require_known
@@ -82,8 +82,8 @@ class ClassQueries(Queries):
 
     def row_ids(self) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
-        rows = self._execute(self._own(schema.classes).order_by(CLASSES.position))
-        return {row.name: row.id for row in rows}
+        in_order = self._own(schema.classes).order_by(CLASSES.position)
+        return {row.name: row.id for row in self._execute(in_order)}
 
     def row_id(self, name: str | None) -> int:
         """Return the row id of a class, also by a name that it had before; see ``find``."""
@@ -196,8 +196,9 @@ class ClassQueries(Queries):
         }
         uses = {}
         for subject, class_ids in columns.items():
-            counts = (select(func.count()).where(class_id == row_id) for class_id in class_ids)
-            uses[subject] = sum(int(self._scalar(count) or 0) for count in counts)
+            uses[subject] = 0
+            for class_id in class_ids:
+                uses[subject] += self._count(select(class_id).where(class_id == row_id))
         return uses
 
     def remove(self, name: str, into: str | None, who: str) -> None:

@@ -36,7 +36,10 @@ class HistoryQueries(Queries):
             "what": what,
             "item": item_id,
         }
-        rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
+        rows = []
+        for detail in details:
+            text = json.dumps(dict(detail))
+            rows.append({**line, "detail": text})
         self._insert_all(schema.history, rows)
 
     def lines(self, *changes: str, since: str | None = None) -> list[dict[str, Any]]:
@@ -51,12 +54,14 @@ class HistoryQueries(Queries):
             query = query.where(HISTORY.at >= since)
 
         # By id: times would be out of order after a clock was set back.
-        return [_as_line(row) for row in self._execute(query.order_by(HISTORY.id))]
+        rows = self._execute(query.order_by(HISTORY.id))
+        return [_as_line(row) for row in rows]
 
     def last_time(self, *changes: str) -> str | None:
         """Return when one of some kinds of change was last made, or None if none ever was."""
         # The latest time, not that of the last line: the clock may have been set back.
-        return max((str(line["at"]) for line in self.lines(*changes)), default=None)
+        times = [str(line["at"]) for line in self.lines(*changes)]
+        return max(times, default=None)
 
     def page(self, after: int, count: int) -> tuple[list[dict[str, Any]], int | None]:
         """Return lines in their order, beginning after a row id, and the last row id.

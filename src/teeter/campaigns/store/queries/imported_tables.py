@@ -60,17 +60,19 @@ class ImportedTableQueries(Queries):
                 the row.
         """
         item_ids = list(dict.fromkeys(item_id for item_id, _, _ in rows))
-        row_ids = select(ITEMS.key, ITEMS.id).where(ITEMS.campaign_id == self._campaign_id)
-        item_row_ids = {item.key: item.id for item in self._in_parts(row_ids, ITEMS.key, item_ids)}
+        row_ids = select(ITEMS.key, ITEMS.id).where(self._in_campaign())
+        item_row_ids = {}
+        for item in self._in_parts(row_ids, ITEMS.key, item_ids):
+            item_row_ids[item.key] = item.id
 
         # The rows that are stored already by item and id, each list in the order of the file.
         # Of their cells only a hash, to write those that differ: a file that grows has few of them.
         stored: defaultdict[tuple[int, str], list[tuple[int, int, int]]] = defaultdict(list)
         in_order = select(schema.imported_rows).order_by(IMPORTED_ROWS.id)
-        for old in self._in_parts(
-            in_order, IMPORTED_ROWS.item_id, list(set(item_row_ids.values()))
-        ):
-            stored[old.item_id, old.key].append((old.id, old.table_id, hash(old.cells)))
+        distinct_ids = list(set(item_row_ids.values()))
+        for old in self._in_parts(in_order, IMPORTED_ROWS.item_id, distinct_ids):
+            old_values = (old.id, old.table_id, hash(old.cells))
+            stored[old.item_id, old.key].append(old_values)
         table_ids: dict[int, int] = {}
 
         new_values = []
@@ -92,12 +94,13 @@ class ImportedTableQueries(Queries):
             if not previous:
                 new_values.append(values)
                 continue
-            old_id, *old_values = previous.pop(0)
-            if old_values != [table_id, hash(row.cells)]:
+            old_id, old_table_id, old_hash = previous.pop(0)
+            if old_table_id != table_id or old_hash != hash(row.cells):
                 self._update(schema.imported_rows, IMPORTED_ROWS.id == old_id, **values)
 
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
-            self._insert_all(schema.imported_rows, new_values[start : start + _ROWS_AT_ONCE])
+            part = new_values[start : start + _ROWS_AT_ONCE]
+            self._insert_all(schema.imported_rows, part)
 
     def _find_or_add_table(self, table: ImportedTable) -> int:
         """Return the row id of a table. Files with the same columns share one."""
@@ -187,7 +190,7 @@ class ImportedTableQueries(Queries):
         return (
             select(ITEMS.key.label("stored_key"), *columns, IMPORTED_ROWS.cells)
             .join(schema.items)
-            .where(ITEMS.campaign_id == self._campaign_id)
+            .where(self._in_campaign())
         )
 
 

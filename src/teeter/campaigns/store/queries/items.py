@@ -107,25 +107,24 @@ def deduplicate(
 
 def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
     # A text or an image is the same item under any id. A vector may not be.
-    return (digest, item_id) if kind == ItemKind.FEATURES else (digest, "")
+    if kind == ItemKind.FEATURES:
+        return digest, item_id
+    return digest, ""
 
 
 class ItemQueries(Queries):
     """The items of a campaign, in the order in which they were added."""
 
-    def _in_campaign(self) -> ColumnElement[bool]:
-        return ITEMS.campaign_id == self._campaign_id
-
     def all(self) -> list[StoredItem]:
         """Return all items in their order."""
-        rows = self._execute(self._own(schema.items).order_by(ITEMS.id))
-        return [_stored_item(row) for row in rows]
+        in_order = self._own(schema.items).order_by(ITEMS.id)
+        return [_stored_item(row) for row in self._execute(in_order)]
 
     def contents(self) -> dict[str, str | None]:
         """Return the content of all items by item id, in their order."""
-        query = select(ITEMS.key, ITEMS.content).where(self._in_campaign()).order_by(ITEMS.id)
+        items = select(ITEMS.key, ITEMS.content).where(self._in_campaign())
         # Fetched in parts: a hundred thousand rows at once are work for the garbage collector.
-        rows = self._execute(query, execution_options={"yield_per": 1_000})
+        rows = self._execute(items.order_by(ITEMS.id), execution_options={"yield_per": 1_000})
         contents: dict[str, str | None] = {}
         for part in rows.partitions():
             contents.update((item_id, content) for item_id, content in part)
@@ -134,8 +133,8 @@ class ItemQueries(Queries):
     def have_own_ids(self) -> bool:
         """Return whether an item has another id than the hash of its content."""
         is_own = ITEMS.key != func.substr(ITEMS.digest, 1, HASH_DIGITS)
-        query = select(ITEMS.id).where(self._in_campaign(), is_own).limit(1)
-        return self._scalar(query) is not None
+        with_own_id = select(ITEMS.id).where(self._in_campaign(), is_own)
+        return self._scalar(with_own_id.limit(1)) is not None
 
     def comparable(self, items: Sequence[Item]) -> list[StoredItem]:
         """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
@@ -145,14 +144,14 @@ class ItemQueries(Queries):
         if self.count() <= _MOST_COMPARED_ITEMS + 4 * len(items):
             return self.all()
 
+        own = self._own(schema.items)
+        digests = sorted({item.digest for item in items})
+        item_ids = sorted({item.key for item in items})
         alike: dict[int, StoredItem] = {}
-        values_of_columns = (
-            (ITEMS.digest, {item.digest for item in items}),
-            (ITEMS.key, {item.key for item in items}),
-        )
-        for column, values in values_of_columns:
-            for row in self._in_parts(self._own(schema.items), column, sorted(values)):
-                alike[row.id] = _stored_item(row)
+        for row in self._in_parts(own, ITEMS.digest, digests):
+            alike[row.id] = _stored_item(row)
+        for row in self._in_parts(own, ITEMS.key, item_ids):
+            alike[row.id] = _stored_item(row)
         return [alike[row_id] for row_id in sorted(alike)]
 
     def count(self) -> int:
@@ -181,13 +180,16 @@ class ItemQueries(Queries):
         """
         require_valid_unicode(item_id, "item id")
         values = {"campaign_id": self._campaign_id, "item_id": item_id}
-        row = self._execute(_ITEM_BY_ID, values).first()
+        row = self._first(_ITEM_BY_ID, values)
 
         if row is None:
             # Only some ids are compared: in a campaign of a million items a hint is not worth more.
-            query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
-            closest = get_close_matches(item_id, self._scalars(query).all(), n=1)
-            hint = f" Did you mean {quote_id(closest[0])}?" if closest else ""
+            item_ids = select(ITEMS.key).where(self._in_campaign())
+            compared = self._scalars(item_ids.limit(_MOST_COMPARED_IDS)).all()
+            closest = get_close_matches(item_id, compared, n=1)
+            hint = ""
+            if closest:
+                hint = f" Did you mean {quote_id(closest[0])}?"
             raise UnknownItemError(f"No item is called {quote_id(item_id)}.{hint}")
 
         return _stored_item(row)
@@ -221,14 +223,16 @@ class ItemQueries(Queries):
 
     def row_ids(self) -> dict[str, int]:
         """Return the row ids of all items by item id, in their order."""
-        query = select(ITEMS.key, ITEMS.id).where(self._in_campaign()).order_by(ITEMS.id)
-        return {item_id: row_id for item_id, row_id in self._execute(query)}  # noqa: C416
+        items = select(ITEMS.key, ITEMS.id).where(self._in_campaign())
+        rows = self._execute(items.order_by(ITEMS.id))
+        return {item_id: row_id for item_id, row_id in rows}  # noqa: C416
 
     def beginnings(self, length: int) -> list[str]:
         """Return the first characters of the contents of all items, in their order."""
         start = func.substr(ITEMS.content, 1, length)
-        query = select(start).where(self._in_campaign()).order_by(ITEMS.id)
-        return [content or "" for content in self._scalars(query)]
+        items = select(start).where(self._in_campaign())
+        beginnings = self._scalars(items.order_by(ITEMS.id))
+        return [content or "" for content in beginnings]
 
     def search(self, text: str = "", columns: Sequence[tuple[str, str]] = ()) -> list[int]:
         """Return the row ids of the items with a text, and with values in columns.
@@ -293,7 +297,8 @@ class ItemQueries(Queries):
         # The new items and the ids that stand for others, in lines that are not too long.
         item_ids = [item.key for item in new]
         aliases = [[given, stored] for given, stored in duplicates if given != stored]
-        for start in range(0, max(len(item_ids), len(aliases)), _MOST_IDS_IN_LINE):
+        most = max(len(item_ids), len(aliases))
+        for start in range(0, most, _MOST_IDS_IN_LINE):
             part = slice(start, start + _MOST_IDS_IN_LINE)
             detail = {
                 "items": len(item_ids[part]),

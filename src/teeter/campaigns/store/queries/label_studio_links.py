@@ -49,8 +49,10 @@ class LabelStudioQueries(Queries):
         """Return the current link, or None if the campaign was never synced."""
         # Older links stay, because imported annotations refer to them.
         newest_first = self._own(schema.label_studio).order_by(LABEL_STUDIO.id.desc())
-        row = self._execute(newest_first.limit(1)).first()
-        return None if row is None else ProjectLink(row.id, row.url, row.marker, row.project_id)
+        row = self._first(newest_first.limit(1))
+        if row is None:
+            return None
+        return ProjectLink(row.id, row.url, row.marker, row.project_id)
 
     def add_link(self, url: str, marker: str) -> ProjectLink:
         """Store a link to a project that is yet to be created."""

@@ -19,7 +19,8 @@ class PeopleQueries(Queries):
     def members(self) -> list[Person]:
         """Return all people who were not removed."""
         present = self._own(schema.people).where(PEOPLE.removed.is_(None))
-        return [_person(row) for row in self._execute(present.order_by(PEOPLE.id))]
+        rows = self._execute(present.order_by(PEOPLE.id))
+        return [_person(row) for row in rows]
 
     def find(self, name: str) -> Person | None:
         """Return a person by name, removed or not; None if there never was one.
@@ -29,14 +30,18 @@ class PeopleQueries(Queries):
         """
         require_valid_unicode(name, "name")
         has_name = self._own(schema.people).where(PEOPLE.name == name)
-        row = self._execute(has_name).first()
-        return None if row is None else _person(row)
+        row = self._first(has_name)
+        if row is None:
+            return None
+        return _person(row)
 
     def find_by_token_hash(self, token_hash: str) -> Person | None:
         """Return the member who has a token, or None."""
         has_token = self._own(schema.people).where(PEOPLE.token == token_hash)
-        row = self._execute(has_token.where(PEOPLE.removed.is_(None))).first()
-        return None if row is None else _person(row)
+        row = self._first(has_token.where(PEOPLE.removed.is_(None)))
+        if row is None:
+            return None
+        return _person(row)
 
     def add(self, name: str, role: Role, token_hash: str | None) -> None:
         """Store a person, or a removed one again. The caller checks that the name is free."""

@@ -232,13 +232,15 @@ class PickQueries(Queries):
 
     def ready_picks(self) -> list[Pick]:
         """Return the picks made ahead, oldest batch first."""
-        return [_pick(row) for row in self._execute(self._select(PickState.READY))]
+        rows = self._execute(self._select(PickState.READY))
+        return [_pick(row) for row in rows]
 
     def open_or_ready_items(self) -> set[str]:
         """Return the ids of the items that are open with an annotator or picked ahead."""
         item_ids: set[str] = set()
         for state in (PickState.OPEN, PickState.READY):
-            item_ids.update(row.key for row in self._execute(self._select(state)))
+            rows = self._execute(self._select(state))
+            item_ids.update(row.key for row in rows)
 
         return item_ids
 
@@ -248,16 +250,16 @@ class PickQueries(Queries):
 
     def count(self, state: PickState) -> int:
         """Return the number of picks in a state, of all annotators."""
+        row_ids = self._select(state).with_only_columns(PICKS.id)
         # A count would sort the rows in vain.
-        return self._count(self._select(state).with_only_columns(PICKS.id).order_by(None))
+        return self._count(row_ids.order_by(None))
 
     def count_open_by_annotator(self) -> dict[str, int]:
         """Return the number of open picks of each annotator who has any."""
-        open_picks = self._select(PickState.OPEN).order_by(None).group_by(BATCHES.annotator)
-        query = open_picks.with_only_columns(
-            BATCHES.annotator, func.count(PICKS.id).label("open_count")
-        )
-        return {row.annotator: row.open_count for row in self._execute(query)}
+        columns = (BATCHES.annotator, func.count(PICKS.id).label("open_count"))
+        open_picks = self._select(PickState.OPEN).with_only_columns(*columns)
+        by_annotator = open_picks.order_by(None).group_by(BATCHES.annotator)
+        return {row.annotator: row.open_count for row in self._execute(by_annotator)}
 
     def last_picks(self, annotator: str, row_ids: Sequence[int]) -> dict[int, Pick]:
         """Return the last pick of each item that an annotator got, by the item's row id."""
@@ -286,11 +288,7 @@ class PickQueries(Queries):
         return set(self._scalars(self._select_items(arm)))
 
     def _select_items(self, arm: PickArm) -> Select[Any]:
-        return (
-            select(ITEMS.key)
-            .join(schema.picks)
-            .where(ITEMS.campaign_id == self._campaign_id, PICKS.arm == arm)
-        )
+        return select(ITEMS.key).join(schema.picks).where(self._in_campaign(), PICKS.arm == arm)
 
     def control_items_in_order(self) -> list[str]:
         """Return the ids of the control items in the order in which they were drawn.
@@ -299,7 +297,8 @@ class PickQueries(Queries):
         """
         by_item = self._select_items(PickArm.CONTROL).group_by(ITEMS.key)
         # An item that came back has several picks. The first one drew it.
-        return list(self._scalars(by_item.order_by(func.min(PICKS.id))))
+        first_pick = func.min(PICKS.id)
+        return list(self._scalars(by_item.order_by(first_pick)))
 
     def measuring_items(self) -> set[str]:
         """Return the ids of the items that were drawn to measure something."""
@@ -307,7 +306,7 @@ class PickQueries(Queries):
             select(ITEMS.key)
             .join(schema.picks, isouter=True)
             .where(
-                ITEMS.campaign_id == self._campaign_id,
+                self._in_campaign(),
                 or_(PICKS.arm != PickArm.PICKED, ITEMS.audit),
             )
         )
@@ -328,18 +327,21 @@ class PickQueries(Queries):
 
         They measure something, or several annotators are to answer them.
         """
-        in_campaign = ITEMS.campaign_id == self._campaign_id
-        items = select(ITEMS.id).where(in_campaign)
-        drawn = items.join(schema.picks).where(PICKS.arm != PickArm.PICKED)
-        measuring = set(self._scalars(drawn)) | set(self._scalars(items.where(ITEMS.audit)))
+        items = select(ITEMS.id).where(self._in_campaign())
+        picked = items.join(schema.picks)
+        measuring = set(self._scalars(items.where(ITEMS.audit)))
+        measuring.update(self._scalars(picked.where(PICKS.arm != PickArm.PICKED)))
 
-        is_blind = (ANSWERS.origin == AnswerOrigin.SINGLE) & (ANSWERS.kind != AnswerKind.SKIP)
-        blind = select(ANSWERS.item_id).where(ANSWERS.live, is_blind)
-        answered = {row.item_id for row in self._in_parts(blind, ANSWERS.item_id, list(measuring))}
+        is_blind = ANSWERS.origin == AnswerOrigin.SINGLE
+        is_no_skip = ANSWERS.kind != AnswerKind.SKIP
+        blind = select(ANSWERS.item_id).where(ANSWERS.live, is_blind, is_no_skip)
+        rows = self._in_parts(blind, ANSWERS.item_id, list(measuring))
+        waiting = measuring - {row.item_id for row in rows}
 
         is_waiting = PICKS.state.in_((PickState.OPEN, PickState.READY))
-        shared = items.join(schema.picks).where(is_waiting, ITEMS.annotators_needed > 1)
-        return (measuring - answered) | set(self._scalars(shared))
+        shared = picked.where(is_waiting, ITEMS.annotators_needed > 1)
+        waiting.update(self._scalars(shared))
+        return waiting
 
     def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
@@ -348,8 +350,8 @@ class PickQueries(Queries):
         of ``random`` after another strategy would be a sample of what that strategy left over.
         """
         control = self.control_items()
-        strategies = self._own(schema.batches).with_only_columns(BATCHES.strategy).distinct()
-        if set(self._scalars(strategies)) != {RANDOM_STRATEGY}:
+        strategies = self._own(schema.batches).with_only_columns(BATCHES.strategy)
+        if set(self._scalars(strategies.distinct())) != {RANDOM_STRATEGY}:
             return control
         return control | self.items_of_arm(PickArm.PICKED)
 
@@ -394,7 +396,7 @@ class PickQueries(Queries):
         # Shared items that lack an annotator. The one who asks may have answered them before, which
         # ``assign`` finds out: this check must be cheap enough for every poll of the page.
         missing = exists().where(
-            ITEMS.campaign_id == self._campaign_id,
+            self._in_campaign(),
             ITEMS.annotators_missing > 0,
             ITEMS.withdrawn.is_(None),
         )
@@ -440,7 +442,7 @@ class PickQueries(Queries):
         query = (
             select(ITEMS.id, ITEMS.key)
             .where(
-                ITEMS.campaign_id == self._campaign_id,
+                self._in_campaign(),
                 ITEMS.annotators_missing > 0,
                 ITEMS.withdrawn.is_(None),
                 ~exists().where(answered_by, ANSWERS.live),
@@ -585,7 +587,8 @@ class PickQueries(Queries):
         if first_end is None:
             return False
         # Stored times sort as text, because all are in UTC with the same number of digits.
-        return str(first_end) < self._transaction.time_after(self._transaction.lease_seconds / 2)
+        half = self._transaction.lease_seconds / 2
+        return str(first_end) < self._transaction.time_after(half)
 
     def release(self, annotator: str, who: str) -> int:
         """Return all open picks of an annotator to the pool, and return how many there were."""
@@ -673,7 +676,8 @@ class PickQueries(Queries):
             return None
 
         # An open pick must be closed, whichever picks of the item were returned before.
-        row = next((row for row in rows if row.state == PickState.OPEN), rows[-1])
+        open_rows = [row for row in rows if row.state == PickState.OPEN]
+        row = open_rows[0] if open_rows else rows[-1]
         return row.id, PickState(row.state), PickArm(row.arm), row.strategy
 
     def holders(self, row_id: int) -> list[str]:
@@ -697,7 +701,8 @@ class PickQueries(Queries):
         An answered pick may be opened again. The history has the name of its day.
         """
         for state in PickState:
-            for row in self._execute(self._select(state, with_withdrawn=True)).all():
+            picks = self._select(state, with_withdrawn=True)
+            for row in self._execute(picks).all():
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
                     reason["predicted"] = new_name
@@ -765,7 +770,8 @@ class PickQueries(Queries):
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(row_id))
             missing = max(0, item.annotators_needed - len(asked))
-            decided = select(exists().where(DECISIONS.item_id == row_id, DECISIONS.live))
+            is_about_item = DECISIONS.item_id == row_id
+            decided = select(exists().where(is_about_item, DECISIONS.live))
             if AnswerKind.FLAG in answered.values() or self._scalar(decided):
                 missing = 0
 

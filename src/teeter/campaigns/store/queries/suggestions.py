@@ -85,7 +85,8 @@ class SuggestionQueries(Queries):
     def sources(self) -> list[Source]:
         """Return all sources, oldest first."""
         query = self._own(schema.sources).where(SOURCES.kind != _REMOVED)
-        return [_source(row) for row in self._execute(query.order_by(SOURCES.id))]
+        rows = self._execute(query.order_by(SOURCES.id))
+        return [_source(row) for row in rows]
 
     def source(self, name: str) -> Source:
         """Return a source by its name.
@@ -95,7 +96,9 @@ class SuggestionQueries(Queries):
         """
         sources = {source.name: source for source in self.sources()}
         if name not in sources:
-            hint = did_you_mean(name, list(sources)) if sources else "There are no sources yet."
+            hint = "There are no sources yet."
+            if sources:
+                hint = did_you_mean(name, list(sources))
             raise UnknownNameError(f"No source is called {name!r}. {hint}")
         return sources[name]
 
@@ -124,7 +127,8 @@ class SuggestionQueries(Queries):
                     f"{source.kind} another name."
                 )
             # A server that asks every few seconds must not fill the history.
-            if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
+            is_same = json.loads(stored.detail) == dict(source.detail)
+            if stored.kind == source.kind and is_same:
                 return _source(stored)
 
             is_source = SOURCES.id == stored.id
@@ -217,9 +221,10 @@ class SuggestionQueries(Queries):
     def withdraw(self, source: Source, items: Sequence[StoredItem]) -> None:
         """Remove what a source says about some items. What was shown stays recorded."""
         n_withdrawn = 0
+        of_source = delete(schema.suggestions).where(SUGGESTIONS.source_id == source.row_id)
         for part in chunks([item.row_id for item in items]):
-            withdrawn = and_(SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(part))
-            n_withdrawn += self._execute(delete(schema.suggestions).where(withdrawn)).rowcount
+            withdrawn = of_source.where(SUGGESTIONS.item_id.in_(part))
+            n_withdrawn += self._execute(withdrawn).rowcount
         if n_withdrawn:
             self._count_revision(source)
 
@@ -284,8 +289,9 @@ class SuggestionQueries(Queries):
             SOURCES.added,
             SOURCES.revision,
         )
-        query = self._own(schema.sources).with_only_columns(*columns).order_by(SOURCES.id)
-        return tuple(value for row in self._execute(query) for value in row)
+        sources = self._own(schema.sources).with_only_columns(*columns)
+        rows = self._execute(sources.order_by(SOURCES.id))
+        return tuple(value for row in rows for value in row)
 
     # What was shown
 
@@ -352,7 +358,7 @@ class SuggestionQueries(Queries):
         query = (
             select(ITEMS.id)
             .outerjoin(schema.suggestions, has_suggestion)
-            .where(ITEMS.campaign_id == self._campaign_id, ITEMS.withdrawn.is_(None))
+            .where(self._in_campaign(), ITEMS.withdrawn.is_(None))
             .order_by(ITEMS.id)
         )
         if not again:
@@ -370,12 +376,11 @@ class SuggestionQueries(Queries):
         return [items[row_id] for row_id in ordered]
 
     def _urgent_row_ids(self) -> set[int]:
-        in_campaign = ITEMS.campaign_id == self._campaign_id
         measuring = (
             select(ITEMS.id)
             .join(schema.answers, and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live))
             .outerjoin(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(in_campaign, (PICKS.arm == PickArm.CONTROL) | ITEMS.audit)
+            .where(self._in_campaign(), (PICKS.arm == PickArm.CONTROL) | ITEMS.audit)
         )
         waiting = (
             select(PICKS.item_id)

@@ -62,18 +62,22 @@ class ModelQueries(Queries):
     def get(self, version: int) -> StoredModel | None:
         """Return a model by its version, or None if there is no such model."""
         query = self._own(schema.models).where(MODELS.version == version)
-        row = self._execute(query.with_only_columns(*_FACTS, MODELS.weights)).first()
-        return None if row is None else _model(row)
+        row = self._first(query.with_only_columns(*_FACTS, MODELS.weights))
+        if row is None:
+            return None
+        return _model(row)
 
     def newest_summary(self) -> StoredModel | None:
         """Return what is known of the newest model, or None. Does not read its weights."""
         models = self.summaries(newest=1)
-        return models[0] if models else None
+        if not models:
+            return None
+        return models[0]
 
     def newest_version(self) -> int:
         """Return the version of the newest model; 0 before there is one."""
-        query = select(func.max(MODELS.version)).where(MODELS.campaign_id == self._campaign_id)
-        return int(self._scalar(query) or 0)
+        newest = self._own(schema.models).with_only_columns(func.max(MODELS.version))
+        return int(self._scalar(newest) or 0)
 
     def newest_weights(self, count: int) -> list[bytes]:
         """Return the weights of the newest models, newest first."""
@@ -138,25 +142,29 @@ class FinishQueries(Queries):
 
     def newest(self) -> Row[Any] | None:
         """Return the newest attempt as it is stored, or None before the first or after its end."""
-        row = self._execute(self._newest()).first()
-        return None if row is None or "ended" in json.loads(row.terms) else row
+        row = self._first(self._newest())
+        if row is None or "ended" in json.loads(row.terms):
+            return None
+        return row
 
     def end(self, who: str) -> None:
         """End the promise that was started, if one was: its model says nothing about the rest."""
         row = self.newest()
         if row is not None:
-            terms = json.loads(row.terms) | {"ended": self._transaction.now()}
+            terms = json.loads(row.terms)
+            terms["ended"] = self._transaction.now()
             is_attempt = FINISHES.id == row.id
             self._update(schema.finishes, is_attempt, terms=json.dumps(terms), asked_draws=0)
             self._note(who, "finish ended", {"number": row.number})
 
     def _newest(self) -> Select[Any]:
-        return self._own(schema.finishes).order_by(FINISHES.number.desc()).limit(1)
+        newest_first = self._own(schema.finishes).order_by(FINISHES.number.desc())
+        return newest_first.limit(1)
 
     def drawn_items(self) -> list[str]:
         """Return the items whose turn it is to be asked, in the order of the draws."""
         columns = (FINISHES.item_ids, FINISHES.asked_draws)
-        row = self._execute(self._newest().with_only_columns(*columns)).first()
+        row = self._first(self._newest().with_only_columns(*columns))
 
         # Most campaigns have none, and the list of items may be long.
         if row is None or row.asked_draws == 0:
@@ -184,7 +192,8 @@ class FinishQueries(Queries):
         Its content has its id and the time when it was issued.
         """
         columns = (FINISHES.id, FINISHES.number)
-        finish = self._execute(self._newest().with_only_columns(*columns)).one()
+        newest = self._newest().with_only_columns(*columns)
+        finish = self._execute(newest).one()
         code = str(content["id"])
         issued = str(content["issued"])
         text = json.dumps(dict(content))

@@ -126,12 +126,15 @@ class WebhookQueries(Queries):
             UnknownResourceError: There is no such webhook.
         """
         self.get(row_id)
-        stored = self._scalar(select(WEBHOOKS.secret).where(WEBHOOKS.id == row_id))
-        former, *older = self._read_secrets(str(stored)).items()
+        is_webhook = WEBHOOKS.id == row_id
+        stored = self._scalar(select(WEBHOOKS.secret).where(is_webhook))
+        secrets = self._read_secrets(str(stored))
+        former = next(iter(secrets))
+        secrets = {secret: None, **secrets, former: end}
         self._update(
             schema.webhooks,
-            WEBHOOKS.id == row_id,
-            secret=json.dumps({secret: None, former[0]: end, **dict(older)}),
+            is_webhook,
+            secret=json.dumps(secrets),
         )
         self._note(who, "webhook secret replaced", {"webhook": row_id})
         return self.get(row_id)
@@ -140,7 +143,8 @@ class WebhookQueries(Queries):
         """Return the secrets that are valid now, each with the end of its validity."""
         if not stored.startswith("{"):
             # Written before secrets had a form: the same key, as Standard Webhooks writes keys.
-            return {SECRET_PREFIX + base64.b64encode(stored.encode()).decode(): None}
+            key = base64.b64encode(stored.encode()).decode()
+            return {SECRET_PREFIX + key: None}
 
         now = self._transaction.now()
         secrets: dict[str, str | None] = json.loads(stored)
@@ -153,7 +157,8 @@ class WebhookQueries(Queries):
             UnknownResourceError: There never was such a webhook.
         """
         is_webhook = and_(WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.id == row_id)
-        if self._scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
+        removed = self._scalar(select(WEBHOOKS.removed).where(is_webhook))
+        if removed is not None:
             return
 
         self.get(row_id)
@@ -183,31 +188,35 @@ class WebhookQueries(Queries):
 
     def _by_id(self, *conditions: ColumnElement[bool]) -> dict[int, StoredWebhook]:
         query = self._own(schema.webhooks).where(*conditions)
-        return {
-            row.id: StoredWebhook(
+        webhooks = {}
+        for row in self._execute(query.order_by(WEBHOOKS.id)):
+            events = json.loads(row.events)
+            webhooks[row.id] = StoredWebhook(
                 row_id=row.id,
                 url=row.url,
                 secrets=tuple(self._read_secrets(row.secret)),
-                events=frozenset(WebhookEvent(name) for name in json.loads(row.events)),
+                events=frozenset(WebhookEvent(name) for name in events),
                 allow_private=row.allow_private,
                 created=row.created,
             )
-            for row in self._execute(query.order_by(WEBHOOKS.id))
-        }
+        return webhooks
 
     def has_news(self) -> bool:
         """Return whether a webhook has lines of the history before it."""
         query = self._own(schema.webhooks).where(WEBHOOKS.removed.is_(None))
         oldest = self._scalar(query.with_only_columns(func.min(WEBHOOKS.history_id)))
-        return oldest is not None and oldest < self._transaction.history.newest_row_id()
+        if oldest is None:
+            return False
+        return bool(oldest < self._transaction.history.newest_row_id())
 
     def enqueue(self) -> int:
         """Turn new lines of the history into deliveries, and return how many there are."""
         return sum(self._enqueue_for(webhook) for webhook in self.all())
 
     def _enqueue_for(self, webhook: StoredWebhook) -> int:
-        last_line = select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id)
-        later = self._own(schema.history).where(HISTORY.id > self._scalar(last_line))
+        is_webhook = WEBHOOKS.id == webhook.row_id
+        last_line = self._scalar(select(WEBHOOKS.history_id).where(is_webhook))
+        later = self._own(schema.history).where(HISTORY.id > last_line)
         in_order = later.order_by(HISTORY.id)
         lines = self._execute(in_order.limit(_LINES_AT_ONCE)).all()
         if not lines:
@@ -231,7 +240,7 @@ class WebhookQueries(Queries):
         self._insert_all(schema.webhook_deliveries, rows)
         self._update(
             schema.webhooks,
-            WEBHOOKS.id == webhook.row_id,
+            is_webhook,
             history_id=lines[-1].id,
         )
         return len(rows)
@@ -262,11 +271,12 @@ class WebhookQueries(Queries):
 
     def _finished_delivery(self, webhook: StoredWebhook, line: Row[Any]) -> list[dict[str, Any]]:
         """Return the delivery that says that nothing is left, unless it was sent already."""
-        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
+        is_no_skip = ANSWERS.kind != AnswerKind.SKIP
+        answered = select(ANSWERS.item_id).where(ANSWERS.live, is_no_skip)
         open_items = (
             select(ITEMS.id)
             .where(
-                ITEMS.campaign_id == self._campaign_id,
+                self._in_campaign(),
                 ITEMS.id.not_in(answered),
                 ITEMS.withdrawn.is_(None),
             )
@@ -311,8 +321,10 @@ class WebhookQueries(Queries):
                 .order_by(WEBHOOK_DELIVERIES.id)
                 .limit(share)
             )
+            webhook = webhooks[webhook_id]
             for turn, row in enumerate(self._execute(query)):
-                ordered.append((attempts, turn, _stored_delivery(row, webhooks[webhook_id])))
+                delivery = _stored_delivery(row, webhook)
+                ordered.append((attempts, turn, delivery))
 
         ordered.sort(key=itemgetter(0, 1))
         return [delivery for _, _, delivery in ordered]
