@@ -72,11 +72,14 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec(compile(read_snippets(page), str(page), "exec"), module.__dict__)
 
 
-@pytest.mark.parametrize("library", ["modAL", "scikit-activeml"])
+@pytest.mark.parametrize(
+    ("library", "page"),
+    [("modAL", "from_modal.md"), ("scikit-activeml", "from_scikit_activeml.md")],
+)
 def test_what_you_write_here_runs_in_the_order_of_the_table(
-    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / "docs" / "how_to" / "from_another_library.md").read_text()
+    text = (ROOT / "docs" / "how_to" / page).read_text()
     monkeypatch.chdir(tmp_path)
 
     setup = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)[0]
