@@ -30,6 +30,9 @@ __all__ = ["Sweep", "sweep"]
 _ROUNDS = 10
 """Rounds of the largest batch, if the final number of labels is not given."""
 
+_LINEAR_RATE = 0.01
+"""The learning rate of a linear head. At 0.001, that of networks, it is not trained to the end."""
+
 _LABELS_PER_CLASS = 2
 """Labels at the start for each class, if their number is not given."""
 
@@ -84,6 +87,7 @@ def sweep(
         seeds: the number of repetitions, each with its own initial labels.
         metrics: what to measure beside accuracy and loss, as for ``teeter.Learner.evaluate``.
         model: the name of a network; or a model of your own, as ``teeter.Learner`` takes it.
+            Default: a linear head, trained with a learning rate of 0.01.
         options: options by strategy. An entry with a ``strategy`` is a variant under a new name.
         initial: the number of labels at the start. Default: 2 for each class.
         final: the number of labels at the end. Default: after 10 rounds of the largest batch.
@@ -139,7 +143,10 @@ def sweep(
         make_tracker(tracker) if isinstance(tracker, str) else tracker for tracker in trackers
     ]
     # With an engine, repetitions are trained apart, so that workers can share them.
-    setting_values = {"pool": None, "separate": engine is not None, **values}
+    setting_values: dict[str, Any] = {"pool": None, "separate": engine is not None}
+    if model == "linear":
+        setting_values["learning_rate"] = _LINEAR_RATE
+    setting_values |= values
 
     runs = []
     for query in batches:
