@@ -253,3 +253,39 @@ def test_labels_of_control_items_do_not_change_what_is_picked(tmp_path: Path) ->
         picked.append({pick.item for pick in picks})
 
     assert picked[0] == picked[1]
+
+
+def test_herding_picks_ahead_are_unlike_those_that_wait(tmp_path: Path) -> None:
+    """Eight tight groups: two batches of four cover all, although no answer is in between."""
+    groups = np.arange(80) % 8
+    features = np.eye(8, dtype=np.float32)[groups] * 10 + draw_features(80, 8)
+    settings = replace(SETTINGS, strategy="herding-ldm-s")
+    campaign = create_campaign(tmp_path, settings, features)
+
+    asked = [*campaign.ask(4, "ann"), *campaign.ask(4, "bob")]
+    places = [item_number(question.item) for question in asked]
+    assert sorted(groups[places]) == list(range(8))
+    assert sum(question.reason["covers"] for question in asked[:4]) == 80
+
+    # One class only, so there is no model: the labelled items cover theirs, too.
+    for question in asked[:4]:
+        campaign.tell(question.item, "a", "ann")
+    next_places = [item_number(question.item) for question in campaign.ask(4, "cat")]
+    assert not set(next_places) & set(places)
+
+
+def test_herding_becomes_ldm_s_at_eight_labels_per_class(tmp_path: Path) -> None:
+    features = draw_features(120)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    settings = replace(SETTINGS, control=0.2, strategy="herding-ldm-s")
+    campaign = create_campaign(tmp_path, settings, features)
+
+    label_batch(campaign, labels, 10)
+    early = [question for question in campaign.ask(4, "ann") if question.arm == "picked"]
+    assert all("covers" in question.reason for question in early)
+    assert not any("ldm" in question.reason for question in early)
+
+    label_batch(campaign, labels, 15)
+    late = [question for question in campaign.ask(12, "bob") if question.arm == "picked"]
+    assert late
+    assert all("ldm" in question.reason for question in late)

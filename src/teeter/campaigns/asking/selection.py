@@ -201,9 +201,14 @@ def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: i
     if n == 0:
         return []
 
+    # Items that were picked, and whose labels the picker does not know: they are assigned, or no
+    # model has learned from them yet. Random items stay unknown to it, as when it was trained.
+    known = set(picker.pool.labelled.tolist())
+    waiting = state.taken - state.skipped - state.left_out - state.random - state.audit.keys()
+
     # A learner excludes rows instead of being given some: its notes then refer to places.
     excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
-    rows = picker.ask(n, exclude=excluded.tolist())
+    rows = picker.ask(n, exclude=excluded.tolist(), waiting=sorted(waiting - known))
     return [int(row) for row in rows]
 
 

@@ -59,6 +59,11 @@ logger = logging.getLogger("teeter")
 MAX_CANDIDATES = 20_000
 """Items that a strategy sees. If there are more, they are drawn at random."""
 
+COLD_STARTS = {"herding-ldm-s": "maxherding", "uherding": "maxherding"}
+"""The strategy that picks before the first model, by the strategy that picks after it; typiclust
+before all others.
+"""
+
 MIN_CALIBRATION_ITEMS = 30
 """With fewer labelled random items, the temperature is fitted on all labels."""
 
@@ -509,7 +514,7 @@ def _make_learner(
         training=TRAINING,
         # Before the first model there are only features to go by. A model of the class names alone
         # picks worse: see docs/explanation/campaigns.md.
-        cold_start=make_strategy("typiclust", {}),
+        cold_start=COLD_STARTS.get(settings.strategy, "typiclust"),
         # Heads are small: copying them to a GPU would take longer than training them.
         device="cpu",
     )
