@@ -46,6 +46,7 @@ NO_DRAWS = [
     "ensemble",
     "entropy",
     "fass",
+    "galaxy",
     "herding-ldm-s",
     "least-confidence",
     "margin",

@@ -189,6 +189,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "bait": {"form": "exact", "top": 2, "regularisation": 1.0},
     "batchbald": {"configurations": 100_000},
     "cluster-margin": CLUSTERING,
+    "dropquery": {"passes": 3, "rate": 0.75},
     "fass": {"candidates_per_pick": 5},
     "herding-ldm-s": {"sample": 20_000, "class_weights": True, "labels_per_class": 8},
     "ldm": ESTIMATOR,

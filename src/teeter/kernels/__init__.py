@@ -27,6 +27,8 @@ file                   what it computes
 ``clustering``         average linkage, typical rows (TypiClust), round robin (Cluster-Margin)
 ``several_labels``     MMC, CVIRS and rarity-weighted uncertainty, for rows with several labels
 ``facility_location``  facility location, herding, and lazy greedy maximisation
+``perturbation``       ALFA-Mix and DropQuery
+``galaxy``             GALAXY
 ``fused``              Triton versions of ``ldm`` and ``seeding`` for recent GPUs; see its README.md
 =====================  ============================================================================
 

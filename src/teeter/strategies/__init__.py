@@ -12,6 +12,7 @@ from teeter.strategies import (
     diverse,
     herding,
     ldm,
+    perturbed,
     several_labels,
     uncertainty,
 )
@@ -51,7 +52,7 @@ def __dir__() -> list[str]:
 
 
 # Importing a family registers it.
-_BUILT_IN = (ablations, diverse, herding, ldm, several_labels, uncertainty)
+_BUILT_IN = (ablations, diverse, herding, ldm, perturbed, several_labels, uncertainty)
 
 ABLATIONS = frozenset(
     name

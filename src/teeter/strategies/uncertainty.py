@@ -1,5 +1,7 @@
 """Uncertain rows: by the probabilities of one model, or by how much samples of it disagree.
 
+GALAXY looks for the boundary of each class by bisection between its labels and others.
+
 Random, which every strategy is compared with, is here too.
 """
 
@@ -12,8 +14,10 @@ import torch
 from torch import Tensor
 
 from teeter.base.seeds import uniform
+from teeter.errors import MissingOutputError
 from teeter.kernels import uncertainty
 from teeter.kernels.bald import batch_bald, mutual_information, variation_ratio
+from teeter.kernels.galaxy import bisect_lines
 from teeter.strategies.base import (
     Context,
     ScoringStrategy,
@@ -28,6 +32,7 @@ __all__ = [
     "Dbal",
     "Ensemble",
     "Entropy",
+    "Galaxy",
     "LeastConfidence",
     "Margin",
     "Random",
@@ -93,6 +98,31 @@ class LeastConfidence(TopKStrategy):
         """Return one minus the largest probability."""
         # 1 - p_(1), the probability that the prediction is wrong if the model is calibrated.
         return uncertainty.least_confidence(context.logits)
+
+
+@registry.register("galaxy")
+class Galaxy(Strategy):
+    """Pick rows between labels of a class and of others, class by class [Zhang et al. 2022]."""
+
+    needs = frozenset({"logits", "labelled"})
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the middle of the shortest path on the line of each class in turn."""
+        if context.labelled is None or context.labelled.logits is None or context.labels is None:
+            raise MissingOutputError(
+                "galaxy looks between labels: pass labelled= with logits, and labels=."
+            )
+
+        # Algorithm 2 of the paper for one batch. Candidates come first, labelled rows after them.
+        logits = torch.cat([context.logits, context.labelled.logits.to(context.logits)])
+        probabilities = logits.double().softmax(dim=1).cpu().numpy()
+        no_label = torch.full((len(context),), -1)
+        labels = torch.cat([no_label, context.labels.cpu()]).numpy()
+
+        draws = uniform((len(context),), context.generator, torch.device("cpu"))
+        fallback = draws.argsort(stable=True).numpy()
+        picks = bisect_lines(probabilities, labels, n, fallback=fallback)
+        return torch.from_numpy(picks).to(context.logits.device)
 
 
 @registry.register("dbal")
