@@ -356,7 +356,7 @@ def list_strategies() -> list[StrategyEntry]:
 
     Example:
         >>> [entry["name"] for entry in list_strategies()][:3]
-        ['badge', 'bait', 'batchbald']
+        ['alfa-mix', 'badge', 'bait']
     """
     entries: list[StrategyEntry] = json.loads(STRATEGY_LIST.read_text(encoding="utf-8"))
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from torch import Generator, Tensor
 
 from teeter.base.registry import Registry
+from teeter.base.wording import list_some
 from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import OUTPUTS, Outputs
 
@@ -26,6 +27,9 @@ __all__ = [
     "require_counts",
     "validate_count",
 ]
+
+_MOST_LISTED = 12
+"""Strategies that an error names."""
 
 
 def is_count(value: object) -> bool:
@@ -205,7 +209,7 @@ class Strategy(ABC):
         self._require_labels_per_row(context.outputs)
         for need in sorted(self.needs - {"labelled"}):
             if not context.outputs.has(need):
-                usable = ", ".join(_usable_strategies(context))
+                usable = list_some(_usable_strategies(context), _MOST_LISTED)
                 raise MissingOutputError(
                     f"{self.name} needs {_describe_need(need)}. With the available outputs you can "
                     f"use {usable}."
