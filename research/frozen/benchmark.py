@@ -61,6 +61,7 @@ CHOOSING_ARMS = (
     "typiclust+margin",
     "typiclust+alfa-mix",
     "typiclust+dropquery",
+    "typiclust+galaxy",
     "random+random",
 )
 
