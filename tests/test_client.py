@@ -392,6 +392,7 @@ PARTS = {
 
 PARTS_NOT_REMOTE = {
     "classes.current_names": "the server takes old names as well",
+    "items.unanswered_copies": "tell(…, copies=True) answers them",
     "items.read_again": "for files on the server's machine",
     "items.content": "questions and items.get have it",
     "items.newest_change": "the map of the page asks for it",

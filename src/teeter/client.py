@@ -41,7 +41,6 @@ from teeter.campaigns.records import (
     Agreement,
     AnnotatorStats,
     AnswerKind,
-    AnswerOrigin,
     AnswerReceipt,
     CampaignProgress,
     Certificate,
@@ -291,15 +290,18 @@ class RemoteCampaign(_Remote):
                 return [question.as_question() for question in questions]
             time.sleep(_POLL_SECONDS)
 
-    def tell(self, item: str, label: str, *, comment: str | None = None) -> AnswerReceipt:
-        """Record the class of an item. It is on the server's disk when this returns."""
-        return self._answer(item, AnswerKind.LABEL, comment, label)
-
-    def tell_all(
-        self, items: Sequence[str], label: str, *, origin: AnswerOrigin = AnswerOrigin.BULK
+    def tell(
+        self, item: str, label: str, *, comment: str | None = None, copies: bool = False
     ) -> AnswerReceipt:
+        """Record the class of an item, or of its near copies, too. See ``Campaign.answer``.
+
+        It is on the server's disk when this returns.
+        """
+        return self._answer(item, AnswerKind.LABEL, comment, label, copies=copies)
+
+    def tell_all(self, items: Sequence[str], label: str) -> AnswerReceipt:
         """Record one class for up to 200 items at once. One ``undo`` takes all of it back."""
-        body = {"items": [str(item) for item in items], "label": label, "origin": origin}
+        body = {"items": [str(item) for item in items], "label": label}
         return self._send(AnswerReceipt, "/answers/bulk", body)
 
     def skip(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
@@ -315,10 +317,16 @@ class RemoteCampaign(_Remote):
         return self._answer(item, AnswerKind.FLAG, comment)
 
     def _answer(
-        self, item: str, kind: AnswerKind, comment: str | None, label: str | None = None
+        self,
+        item: str,
+        kind: AnswerKind,
+        comment: str | None,
+        label: str | None = None,
+        *,
+        copies: bool = False,
     ) -> AnswerReceipt:
         body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
-        return self._send(AnswerReceipt, "/answers", body)
+        return self._send(AnswerReceipt, "/answers", body | {"copies": copies})
 
     def confirm_label(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Confirm an item's label after checking it. It is not suspected again while it stays."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, item_number
+from teeter.campaigns.asking.questions import open_questions
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.finish.frozen_model import load_finish
 from teeter.campaigns.records import Answer, AnswerKind, AnswerOrigin, PickArm, PickState
@@ -96,8 +97,6 @@ def test_all_are_recorded_or_none(tmp_path: Path) -> None:
         campaign.tell_all([], "a")
     with pytest.raises(InputError, match="201 items cannot be answered at once"):
         campaign.tell_all(items(0, 201), "a")
-    with pytest.raises(InputError, match="in bulk"):
-        campaign.tell_all(items(0, 2), "a", origin=AnswerOrigin.SINGLE)
     assert campaign.labels() == {}
 
 
@@ -106,7 +105,7 @@ def test_answers_in_bulk_never_outvote_a_person_who_looked_at_the_item(tmp_path:
     campaign.tell_all(["i1"], "b", "bob")
     assert campaign.labels()["i1"].label == "b"
     campaign.tell("i1", "a", "ann")
-    campaign.tell_all(["i1"], "b", "cem", origin=AnswerOrigin.COPY)
+    campaign.tell_all(["i1"], "b", "cem")
     assert campaign.labels()["i1"].label == "a"
 
     # The same person looks again: the answer in bulk gives way, though it says the same.
@@ -213,6 +212,82 @@ def test_confirming_a_blind_answer_leaves_it_blind(tmp_path: Path) -> None:
     campaign.answer(Answer("i1", "me", AnswerKind.LABEL, "b", origin=AnswerOrigin.SEEN))
     assert origins(campaign) == {AnswerOrigin.SEEN}
     assert campaign.labels()["i1"].label == "b", "a correction counts, but measures nothing"
+
+
+def test_a_correction_of_what_was_answered_in_view_is_in_view(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    answer_batch(campaign, 20)
+    campaign.train()
+    (question,) = campaign.ask(1)
+    campaign.tell(question.item, "a")
+    campaign.tell(question.item, "b")
+    campaign.tell_all(["i7" if question.item != "i7" else "i8"], "a")
+    with campaign.reading() as view:
+        corrected = [answer for answer in view.answers.live() if answer.item == question.item]
+    assert [(answer.label, answer.origin) for answer in corrected] == [("b", AnswerOrigin.SEEN)]
+
+
+def test_each_undo_that_is_sent_again_counts_its_own_answers(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    numbers = [campaign.tell(item, "a").number for item in items(0, 3)]
+    for number in reversed(numbers):
+        undone = campaign.undo(number=number)
+        assert undone is not None
+        assert undone.count == 1
+        assert campaign.undo(number=number) == undone
+
+
+def test_every_pick_of_random_is_answered_blind(tmp_path: Path) -> None:
+    campaign = make(tmp_path, strategy="random")
+    answer_batch(campaign, 20)
+    campaign.train()
+    campaign.ask(10)
+    shown = open_questions(campaign, "me", 10, {})
+    assert all(question.pick.is_blind for question in shown)
+    assert {question.pick.predicted for question in shown} == {None}
+    waiting = {question.item for question in shown}
+    for row in campaign.items.find():
+        assert (row.predicted is None) == (row.item in waiting)
+    answer_batch(campaign, 10)
+    assert origins(campaign) == {AnswerOrigin.SINGLE}
+
+
+def test_agreement_counts_blind_answers_alone(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    for annotator in ("ann", "bob"):
+        campaign.tell_all(items(0, 50), "a", annotator)
+    assert campaign.review.agreement().items == 0
+    for annotator in ("ann", "bob"):
+        for item in items(0, 6):
+            campaign.answer(Answer(item, annotator, AnswerKind.LABEL, "b"))
+    assert origins(campaign) == {AnswerOrigin.BULK, AnswerOrigin.SEEN}
+    for item in items(60, 66):
+        campaign.tell(item, "a", "ann")
+        campaign.tell(item, "b", "bob")
+    agreement = campaign.review.agreement()
+    assert agreement.items == 6
+    assert agreement.observed is not None
+    assert agreement.observed.value == 0
+
+
+def test_a_shared_item_that_was_answered_in_bulk_still_needs_its_annotators(
+    tmp_path: Path,
+) -> None:
+    campaign = make(tmp_path, overlap=1.0, people=2)
+    (question,) = campaign.ask(1, "ann")
+    campaign.tell_all([question.item], "a", "bob")
+    assert question.item in [asked.item for asked in campaign.ask(5, "bob")]
+    campaign.tell(question.item, "b", "bob")
+    assert question.item not in [asked.item for asked in campaign.ask(5, "cem")]
+
+
+def test_a_disagreement_shows_the_label_until_a_reviewer_decides(tmp_path: Path) -> None:
+    campaign = make(tmp_path)
+    campaign.tell_all(["i1"], "a", "ann")
+    campaign.answer(Answer("i1", "bob", AnswerKind.LABEL, "b", origin=AnswerOrigin.SEEN))
+    campaign.answer(Answer("i1", "cem", AnswerKind.LABEL, "a", origin=AnswerOrigin.SEEN))
+    (disagreement,) = campaign.review.disagreements().disagreements
+    assert disagreement.label == campaign.labels()["i1"].label
 
 
 def test_one_in_twenty_answers_in_bulk_is_checked(tmp_path: Path) -> None:

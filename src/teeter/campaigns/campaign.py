@@ -53,6 +53,7 @@ from teeter.campaigns.items.item import (
     require_valid_unicode,
 )
 from teeter.campaigns.items.items import Items
+from teeter.campaigns.items.near_copies import update_near_copies
 from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import (
     PreparedEncoder,
@@ -67,6 +68,7 @@ from teeter.campaigns.learning.saved_models import has_same_features, load_array
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
+    MOST_AT_ONCE,
     Answer,
     AnswerKind,
     AnswerOrigin,
@@ -105,9 +107,6 @@ from teeter.data.table_files import arrow_table_of, is_missing
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import FileError, InputError, MissingExtraError
-
-MOST_AT_ONCE = 200
-"""Items that one key press answers at most."""
 
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
@@ -438,7 +437,10 @@ class Campaign(CampaignStore):
             if stored != stored | changes:
                 change.write_settings(stored | changes)
                 change.history.append(who, "settings", None, changes)
-            return change.settings
+            settings = change.settings
+        if "copies" in changes:
+            update_near_copies(self)
+        return settings
 
     def add(
         self,
@@ -513,6 +515,7 @@ class Campaign(CampaignStore):
         imported, prepared = store_items(
             self, new_items, encoder=encoder, encode_now=encode_now, who=who
         )
+        update_near_copies(self)
         return replace(imported.with_failed(failed), notes=tuple(notes)), prepared
 
     def encode(
@@ -558,7 +561,9 @@ class Campaign(CampaignStore):
 
     # Answers
 
-    def answer(self, answer: Answer, *, shown: ShownSuggestion | None = None) -> AnswerReceipt:
+    def answer(
+        self, answer: Answer, *, shown: ShownSuggestion | None = None, copies: bool = False
+    ) -> AnswerReceipt:
         """Record an answer. It is on disk when this returns.
 
         The call is idempotent: an answer that is sent twice is recorded once. An annotator's
@@ -568,6 +573,9 @@ class Campaign(CampaignStore):
         Args:
             answer: the answer.
             shown: the suggestion that the annotator saw, if any.
+            copies: whether its near copies have the same class: those that nobody has looked at, up
+                to 199. One ``undo`` takes all of it back. Such answers measure nothing, and give
+                way to those of people who look at an item alone.
 
         Raises:
             InputError: the answer is incomplete, or has text that cannot be stored.
@@ -575,7 +583,14 @@ class Campaign(CampaignStore):
         """
         answer = _validate_answer(answer)
         with self.writing() as change:
-            return change.answers.record(answer, shown=shown)
+            others = []
+            if copies and answer.kind is AnswerKind.LABEL:
+                items = self.items.unanswered_copies(change, [answer.item])[answer.item]
+                others = [
+                    replace(answer, item=item, comment=None, origin=AnswerOrigin.COPY)
+                    for item in items
+                ]
+            return change.answers.record_all([answer, *others], shown=shown)
 
     def tell(
         self,
@@ -584,8 +599,9 @@ class Campaign(CampaignStore):
         annotator: str = DEFAULT_ANNOTATOR,
         *,
         comment: str | None = None,
+        copies: bool = False,
     ) -> AnswerReceipt:
-        """Record the class of an item. See ``answer``."""
+        """Record the class of an item, or of its near copies, too. See ``answer``."""
         return self.answer(
             Answer(
                 str(item),
@@ -593,16 +609,12 @@ class Campaign(CampaignStore):
                 AnswerKind.LABEL,
                 label,
                 comment,
-            )
+            ),
+            copies=copies,
         )
 
     def tell_all(
-        self,
-        items: Sequence[str],
-        label: str,
-        annotator: str = DEFAULT_ANNOTATOR,
-        *,
-        origin: AnswerOrigin = AnswerOrigin.BULK,
+        self, items: Sequence[str], label: str, annotator: str = DEFAULT_ANNOTATOR
     ) -> AnswerReceipt:
         """Record one class for up to 200 items at once. One ``undo`` takes all of it back.
 
@@ -613,7 +625,6 @@ class Campaign(CampaignStore):
             items: the ids of the items.
             label: their class.
             annotator: who says so.
-            origin: ``copy`` if it was said of another item that these are nearly copies of.
 
         Returns:
             The receipt: how many answers were recorded, and the number to undo them by.
@@ -627,22 +638,13 @@ class Campaign(CampaignStore):
             raise InputError(
                 f"{len(item_ids):,} items cannot be answered at once: give 1 to {MOST_AT_ONCE}."
             )
-        if AnswerOrigin(origin).is_single:
-            raise InputError("Answers to several items at once are in bulk, or copies.")
 
+        answers = []
+        for item in item_ids:
+            answer = Answer(item, annotator, AnswerKind.LABEL, label, origin=AnswerOrigin.BULK)
+            answers.append(_validate_answer(answer))
         with self.writing() as change:
-            first: int | None = None
-            count = 0
-            for item in item_ids:
-                answer = Answer(item, annotator, AnswerKind.LABEL, label, origin=origin)
-                receipt = change.answers.record(_validate_answer(answer), bulk=first)
-                if receipt.recorded:
-                    count += 1
-                    first = first or receipt.number
-                    number = receipt.number
-            if first is None:
-                return replace(receipt, count=0)
-            return AnswerReceipt(number, count=count)
+            return change.answers.record_all(answers)
 
     def skip(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None

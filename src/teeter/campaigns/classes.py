@@ -600,6 +600,8 @@ class Action(StrEnum):
     FLAG = "flag"
     KEEP = "keep"
     """Confirm a label that may be wrong."""
+    COPIES = "copies"
+    """Give the next answer to the item's near copies, too. Only the page has it."""
     UNDO = "undo"
     HELP = "help"
     STOP = "stop"
@@ -612,6 +614,7 @@ _ACTION_KEYS = {
     Action.UNSURE: "u",
     Action.FLAG: "f",
     Action.KEEP: "=",
+    Action.COPIES: "+",
     Action.UNDO: "Backspace",
     Action.HELP: "?",
     Action.STOP: "Escape",

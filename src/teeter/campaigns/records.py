@@ -17,6 +17,9 @@ ResultT = TypeVar("ResultT")
 DEFAULT_ANNOTATOR = "me"
 """The annotator's name for people who label alone."""
 
+MOST_AT_ONCE = 200
+"""Items that one key press answers at most."""
+
 ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 """The fields of a dictionary that make an item. All others are columns beside it."""
 
@@ -524,6 +527,8 @@ class ItemDetails(ItemRow):
     answers: list[Answer]
     row: dict[str, Any] = field(default_factory=dict)
     """All columns that the item came with. Annotators see only those that the settings show."""
+    copies: list[str] = field(default_factory=list)
+    """The ids of its near copies: see ``Settings.copies``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -745,6 +750,8 @@ class ShownPick:
     """The position of the item in its batch, from 1."""
     is_shared: bool = False
     """Whether several annotators answer the item."""
+    is_sample: bool = False
+    """Whether the strategy draws all items at random, so that each of them measures the model."""
     scores: dict[str, float] = field(default_factory=dict)
     """What the strategy computed for the item, such as ``ldm``."""
     predicted: str | None = None
@@ -754,7 +761,7 @@ class ShownPick:
     @property
     def is_blind(self) -> bool:
         """Whether annotators must not see the prediction."""
-        return self.arm.is_random or self.is_shared
+        return self.arm.is_random or self.is_shared or self.is_sample
 
 
 @dataclass(frozen=True)
@@ -800,6 +807,8 @@ class ShownQuestion:
     """A suggestion to accept or not; None for items that are answered blind."""
     explanation: Explanation | None = None
     """The explanation of the prediction; None if it is not computed yet or must not be shown."""
+    copies: dict[str, str] = field(default_factory=dict)
+    """Near copies that the answer may be given to, too: by item id, the start of the text."""
 
     def as_question(self) -> Question:
         """Return it as ``Campaign.ask`` does."""
@@ -927,6 +936,10 @@ class ModelRound:
     """The share of predictions that differ from those of the previous model."""
     accuracy: AccuracyEstimate | None
     """The accuracy on randomly drawn items; None if none of them has been labelled."""
+    accuracy_on_new_groups: AccuracyEstimate | None = None
+    """The same by models that know no near copy of the item; None if no random item has one with a
+    label.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,9 @@ from teeter.errors import InputError, StoreError, UnknownNameError
 IMPORTED = "import"
 """The annotator of labels that came with the items. They cost nothing, and undo leaves them."""
 
+RANDOM_STRATEGY = "random"
+"""The strategy whose picks are a random sample."""
+
 ROW_ENCODER = "table-rows"
 """The encoder that reads whole rows of a table column by column."""
 
@@ -31,6 +34,9 @@ _HEAD_OUTPUTS = {
 }
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
 
+
+TEXT_SIMILARITY = 0.95
+"""From this cosine on, texts are near copies."""
 
 _AMOUNT = {"ge": 0}
 _NAMES = {"max_length": 100}
@@ -186,6 +192,16 @@ class Settings:
         changeable=False,
     )
 
+    copies: float | None = setting(
+        None,
+        "Similarity of features from which items are near copies, of which one is asked and its "
+        "answer offered for the others; 0 for none. Default: 0.95 for texts, 0 for other items.",
+        metavar="COSINE",
+        limits={"ge": 0, "le": 1},
+        must="the similarity of near copies must be from 0 to 1",
+        offered=False,
+    )
+
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
         for declared in fields(self):
@@ -203,6 +219,16 @@ class Settings:
         # No other items have the columns that this encoder reads, so naming it is enough.
         return self.rows or self.encoder == ROW_ENCODER
 
+    @property
+    def copy_similarity(self) -> float:
+        """The cosine of features from which on items are near copies; 0 for no near copies."""
+        if self.copies is not None:
+            return self.copies
+        # Features of images, rows and users are alike for other reasons: at 0.95, all but a few of
+        # 1,797 handwritten digits are copies of one another, and chains join most of them.
+        is_text = self.kind == ItemKind.TEXT and not self.has_rows
+        return TEXT_SIMILARITY if is_text else 0.0
+
     def is_shared(self, item_id: str) -> bool:
         """Return whether several annotators are to answer an item.
 
@@ -211,6 +237,14 @@ class Settings:
         # 53 bits fill a float exactly: a uniform number in [0, 1).
         bits = stream_seed(self.seed, "overlap", item_id) % 2**53
         return bits / 2**53 < self.overlap
+
+    def is_answered_blind(self, item_id: str) -> bool:
+        """Return whether a pick of the strategy must be answered without a prediction in view.
+
+        Several annotators answer the item, or the strategy draws at random, so that each pick
+        measures the model.
+        """
+        return self.strategy == RANDOM_STRATEGY or self.is_shared(item_id)
 
     def require_cost(self) -> None:
         """Raise InputError if there is a budget, but no cost that could be counted against it."""
@@ -349,8 +383,9 @@ def settings_from_json(text: str, *, file: Path | None, location: str) -> Settin
             f"update teeter to open it."
         )
 
-    # Campaigns that were created before this setting existed go on as they began.
+    # Campaigns that were created before these settings existed go on as they began.
     values.setdefault("names", False)
+    values.setdefault("copies", 0.0)
     try:
         settings = Settings(**values)
     except TypeError:  # A value has the wrong type, which only damage can cause.

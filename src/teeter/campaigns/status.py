@@ -114,7 +114,16 @@ def describe_model(model: StoredModel) -> ModelRound:
         kappa=facts.get("kappa"),
         changed=facts.get("changed"),
         accuracy=estimate_model_accuracy(facts),
+        accuracy_on_new_groups=estimate_on_new_groups(facts),
     )
+
+
+def estimate_on_new_groups(facts: Mapping[str, Any]) -> AccuracyEstimate | None:
+    """Estimate a model's accuracy on items without near copies among the labels."""
+    if "new_groups" not in facts:
+        return None
+    right, total = facts["new_groups"]
+    return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))
 
 
 def count_unencoded(view: Reading) -> int:
@@ -210,6 +219,14 @@ for 52%. Try another encoder (teeter campaign encode), or check that annotators 
 classes apart.
     """
     sentences = []
+
+    on_new_groups = estimate_on_new_groups(facts)
+    if on_new_groups is not None:
+        sentences.append(
+            f"The accuracy on new groups is about {on_new_groups.share:.0%}, between "
+            f"{on_new_groups.low:.0%} and {on_new_groups.high:.0%}: that on random items of which "
+            "no near copy is known."
+        )
 
     comparison = compare_encoders(facts)
     if comparison is not None:

@@ -160,6 +160,7 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
     after = count_rows(path)
     del before["migrations"], after["migrations"]
     before.pop("answered_requests", None)  # the migration to version 10 dropped it
+    before.setdefault("near_copies", 0)  # that to version 12 added it
     assert after == before
     assert {"answers": 136, "models": 2, "decisions": 1, "finishes": 1}.items() <= after.items()
 

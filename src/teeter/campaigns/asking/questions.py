@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING
 from teeter.campaigns.items.items import read_content
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
+    MOST_AT_ONCE,
     Explanation,
     RecentAnswer,
     ShownPick,
     ShownQuestion,
 )
-from teeter.campaigns.settings import Settings
+from teeter.campaigns.settings import RANDOM_STRATEGY, Settings
 from teeter.campaigns.store import Pick
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
+
+
+_EXCERPT = 160
+"""Characters of the text of a near copy."""
 
 
 def open_questions(
@@ -35,6 +40,9 @@ def open_questions(
         rows = view.items.by_id([pick.item for pick in picks])
         row_ids = [row.row_id for row in rows.values()]
         suggestions = campaign.suggestions.visible(view, row_ids)
+        copies = campaign.items.unanswered_copies(view, list(rows))
+        shown_copies = {item: others[: MOST_AT_ONCE - 1] for item, others in copies.items()}
+        copied_rows = view.items.by_id(list(set().union(*shown_copies.values())))
 
         for pick in picks:
             shown = _show_pick(pick, view.settings)
@@ -45,6 +53,10 @@ def open_questions(
                 pick=shown,
                 suggestion=None if shown.is_blind else suggestions.get(pick.item),
                 explanation=None if shown.is_blind else explanations.get(pick.item),
+                copies={
+                    copy: (copied_rows[copy].content or "")[:_EXCERPT]
+                    for copy in shown_copies[pick.item]
+                },
             )
             questions.append(question)
 
@@ -53,7 +65,12 @@ def open_questions(
 
 def _show_pick(pick: Pick, settings: Settings) -> ShownPick:
     """Return why an item was picked, without the prediction if annotators must not see it."""
-    shown = ShownPick(arm=pick.arm, rank=pick.rank, is_shared=settings.is_shared(pick.item))
+    shown = ShownPick(
+        arm=pick.arm,
+        rank=pick.rank,
+        is_shared=settings.is_shared(pick.item),
+        is_sample=settings.strategy == RANDOM_STRATEGY,
+    )
     if shown.is_blind:
         return shown
 

@@ -25,6 +25,7 @@ from teeter.campaigns.learning.training import (
     predict_rows,
 )
 from teeter.campaigns.records import PickArm, SuspectLabel
+from teeter.campaigns.settings import RANDOM_STRATEGY
 from teeter.campaigns.store import Pick
 from teeter.learner.learner import Learner
 
@@ -87,6 +88,11 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     picker = load_picker(state, settings, n)
     candidates = np.setdiff1d(available, [*state.control, *control])
     n_picks = min(n_left - len(control), len(candidates))
+    # Every pick of "random" is a random draw, like a control item.
+    if settings.strategy != RANDOM_STRATEGY:
+        different = _one_of_each_group(state, candidates)
+        if len(different) >= n_picks:
+            candidates = different
     picked = _ask_strategy(state, picker, candidates, n_picks)
 
     arms = dict.fromkeys(checks, PickArm.CHECK) | dict.fromkeys(control, PickArm.CONTROL)
@@ -194,6 +200,23 @@ def _draw_control(
         else:
             already_known.append(place)
     return skipped_before + to_ask, already_known
+
+
+def _one_of_each_group(state: RoundState, candidates: Integers) -> Integers:
+    """Return one candidate of each group of near copies of which none is asked or answered.
+
+    Control and audit items do not count as asked: an item that measures the model must have as many
+    near copies among the labels as any other item has.
+    """
+    if state.near_copies is None:
+        return candidates
+
+    asked = state.taken - state.control - state.audit.keys() - state.withdrawn
+    asked_groups = state.near_copies[sorted(asked)]
+    groups, first = np.unique(state.near_copies[candidates], return_index=True)
+    is_new = ~np.isin(groups, asked_groups)
+    chosen: Integers = np.sort(candidates[first[is_new]])
+    return chosen
 
 
 def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -455,6 +456,33 @@ class Items(Part):
     def _have_own_ids(self, view: Reading) -> bool:
         return view.items.have_own_ids()
 
+    @cached_by(lambda _, view: (view.encodings.revision(), view.encodings.near_copies_found()))
+    def _near_copies(self, view: Reading) -> dict[str, list[str]]:
+        """Return the ids of each item's group; nothing for an item without near copies."""
+        copies = view.encodings.near_copies()
+        return {} if copies is None else copies.group_of
+
+    def unanswered_copies(self, view: Reading, items: Sequence[str]) -> dict[str, list[str]]:
+        """Return by item the near copies that nobody has looked at alone."""
+        groups = self._near_copies(view)
+        others = {
+            item: [other for other in groups.get(item, ()) if other != item] for item in items
+        }
+        rows = view.items.by_id(list(dict.fromkeys(chain.from_iterable(others.values()))))
+        answers = view.answers.for_items([row.row_id for row in rows.values()])
+        decided = view.decisions.live().keys() if rows else ()
+
+        unanswered = set()
+        for item, row in rows.items():
+            is_settled = row.withdrawn is not None or item in decided
+            given = answers[row.row_id]
+            looked_at = any(
+                answer.origin.is_single and answer.kind is not AnswerKind.SKIP for answer in given
+            )
+            if not is_settled and not looked_at:
+                unanswered.add(item)
+        return {item: [copy for copy in others[item] if copy in unanswered] for item in items}
+
     def can_search_by_meaning(self) -> bool:
         """Return whether texts can be compared with the items: an encoder of texts reads them."""
         with self._campaign.reading() as view:
@@ -477,6 +505,7 @@ class Items(Part):
             snapshot = self._campaign.review.snapshot(view)
             unreadable = view.encodings.unreadable([row.row_id])
             table = self._table(view) if only_by is None else None
+            group = self._near_copies(view).get(row.item_id, ())
 
         columns = {} if only_by is not None else replace_surrogates(self.row(item))
         if only_by is not None:
@@ -499,6 +528,7 @@ class Items(Part):
             withdrawn=row.withdrawn is not None,
             answers=answers,
             row=columns,
+            copies=[copy for copy in group if copy != row.item_id],
         )
 
     def content(self, item: str) -> str | None:

@@ -130,6 +130,7 @@ def out_of_fold(
     head: str = ClassifierKind.LINEAR,
     examples: PseudoExamples | None = None,
     pool: Vectors | None = None,
+    groups: Integers | None = None,
 ) -> Floats:
     """Return class probabilities of each row from a head that was not trained on it.
 
@@ -140,6 +141,8 @@ def out_of_fold(
         examples: Pseudo-examples that every head is trained on too.
         pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
             judged on, whose labels it does not know.
+        groups: (L,) the group of each row. No head that judges a row is trained on one of its
+            group. Default: each row is a group.
 
     Returns:
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
@@ -147,7 +150,7 @@ def out_of_fold(
     # Shuffled, because items may have been added class by class.
     order = np.random.default_rng(0).permutation(len(labels))
     folds = _split(order, FOLDS[ClassifierKind(head)])
-    return _judge(features, labels, folds, head=head, examples=examples, pool=pool)
+    return _judge(features, labels, folds, head=head, examples=examples, pool=pool, groups=groups)
 
 
 def cross_fit(
@@ -158,6 +161,7 @@ def cross_fit(
     head: str = ClassifierKind.LINEAR,
     examples: PseudoExamples | None = None,
     pool: Vectors | None = None,
+    groups: Integers | None = None,
 ) -> Floats:
     """Return class probabilities of some rows, each from a head trained on nearly all others.
 
@@ -169,6 +173,8 @@ def cross_fit(
         examples: Pseudo-examples that every head is trained on too.
         pool: Unlabelled rows (M, D) that a pool head learns from, as it does from the rows it is
             judged on, whose labels it does not know.
+        groups: (L,) the group of each row. No head that judges a row is trained on one of its
+            group. Default: each row is a group.
 
     Returns:
         Shape (K, C). A class has probability 0 for a row if no other row has it.
@@ -178,7 +184,10 @@ def cross_fit(
     n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
     n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
     folds = _split(order, n_folds)
-    return _judge(features, labels, folds, head=head, examples=examples, pool=pool)[judged]
+    probabilities = _judge(
+        features, labels, folds, head=head, examples=examples, pool=pool, groups=groups
+    )
+    return probabilities[judged]
 
 
 def fit_temperature(probabilities: Floats, labels: Integers) -> float:
@@ -252,15 +261,18 @@ def _judge(
     head: str,
     examples: PseudoExamples | None,
     pool: Vectors | None,
+    groups: Integers | None,
 ) -> Floats:
     """Return (L, C) probabilities; those of rows in no fold are 0."""
     n_rows = len(labels)
+    if groups is None:
+        groups = np.arange(n_rows)
     n_classes = _count_classes(labels, examples)
     probabilities = np.zeros((n_rows, n_classes))
 
     folds_to_train = []
     for held_out in folds:
-        rest = np.setdiff1d(np.arange(n_rows), held_out)
+        rest = np.flatnonzero(~np.isin(groups, groups[held_out]))
         if len(np.unique(labels[rest])) < 2:
             # A single class needs no training: it is certain.
             probabilities[held_out[:, None], labels[rest]] = 1.0

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from teeter.base.seeds import stream_seed
+from teeter.campaigns.items.near_copies import update_near_copies
 from teeter.campaigns.records import EncodingResult, ItemKind
 from teeter.campaigns.settings import ROW_ENCODER, Settings
 from teeter.campaigns.store import (
@@ -345,6 +346,7 @@ def encode_missing_items(
 
         with store.writing() as change:
             result = _finish_encoding(change, prepared.encoder, stored, encoded, who)
+        update_near_copies(store)
         return replace(result, sentence=prepared.sentence)
     finally:
         with store.writing() as change:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.array_types import Integers
 from teeter.campaigns.learning.prior import ClassPrior, PriorReader
 from teeter.campaigns.learning.saved_models import FeatureScaler, rescale_model, scale_features
 from teeter.campaigns.records import AnswerKind
@@ -114,6 +115,12 @@ class RoundState:
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
     """
+    near_copies: Integers | None = None
+    """(N,) for each item the place of the first of its near copies; None if none are known."""
+    copied: tuple[tuple[int, int], ...] = ()
+    """Places of items that were answered as copies, each with the place of the item that a person
+    looked at.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +168,8 @@ class RoundStateReader:
             model = view.models.newest()
             unencoded = count_unencoded(view)
             finish_items = view.finishes.drawn_items()
+            near_copies = view.encodings.near_copies()
+            copied = view.answers.copied_items()
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -226,6 +235,12 @@ class RoundStateReader:
             repeatable=rows_of(repeatable),
             checks=rows_of(checks),
             unreadable=rows_of(pool.unreadable),
+            near_copies=None if near_copies is None else near_copies.first_rows(pool.keys),
+            copied=tuple(
+                (row_of_item[copy], row_of_item[source])
+                for copy, source in copied
+                if copy in row_of_item and source in row_of_item
+            ),
         )
 
     def read_pool(self, view: Reading) -> FeaturePool:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from teeter.base.wording import pluralize
+from teeter.campaigns.items.near_copies import join_groups
 from teeter.campaigns.learning.classifiers import (
     MAX_FOLD_POOL,
     TRAINING,
@@ -79,8 +80,12 @@ class ModelFacts(TypedDict):
     """How many labelled random items are predicted correctly by models that were not trained on
     them, and how many there are.
     """
+    new_groups: NotRequired[list[int]]
+    """The same by models that were not trained on a near copy of the item either; left out if no
+    random item has a near copy with a label.
+    """
     strata: NotRequired[list[Stratum]]
-    """The same by the confidence of those models."""
+    """``control`` by the confidence of those models."""
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
@@ -127,6 +132,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     seen = _require_two_classes(state)
     places, labels = labelled_items(state)
     features = state.features[places]
+    groups = group_by_answer(state, places)
     settings = replace(settings, head=choose_head(settings.head, len(places), len(state.classes)))
     # The rule on names and sources was measured with models of the labels alone.
     chosen = choose_prior(
@@ -136,12 +142,13 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         places,
         n_classes=len(state.classes),
         head=choose_picking_head(settings.head),
+        groups=groups,
     )
     fold_places = draw_fold_pool(state, settings.head)
     fold_pool = None
     if fold_places is not None:
         fold_pool = state.features[fold_places]
-        chosen = _judge_with_pool(chosen, features, labels, fold_pool)
+        chosen = _judge_with_pool(chosen, features, labels, fold_pool, groups)
 
     learner = _make_learner(state, settings, examples=chosen.examples)
     _tell_labels(learner, state)
@@ -163,12 +170,30 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         head=settings.head,
         examples=chosen.examples,
         pool=fold_pool,
+        groups=groups,
     )
 
     is_right = chosen.plain_probabilities.argmax(axis=1) == labels
     unseen = chosen.probabilities.argmax(axis=1)
     unseen[random_rows] = random_probabilities.argmax(axis=1)
     is_random_right = unseen[random_rows] == random_labels
+    # The same by models that know none of an item's near copies, which people may have looked at.
+    is_new_right = is_random_right.copy()
+    near_groups = group_by_answer(state, places, with_near_copies=True)
+    _, group_rows, group_sizes = np.unique(near_groups, return_inverse=True, return_counts=True)
+    has_copies = np.flatnonzero(group_sizes[group_rows[random_rows]] > 1)
+    if len(has_copies):
+        rows = random_rows[has_copies]
+        probabilities = cross_fit(
+            features,
+            labels,
+            rows,
+            head=settings.head,
+            examples=chosen.examples,
+            pool=fold_pool,
+            groups=near_groups,
+        )
+        is_new_right[has_copies] = probabilities.argmax(axis=1) == labels[rows]
     facts: ModelFacts = {
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
@@ -178,6 +203,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         "most_frequent": int(np.bincount(labels).max()),
         "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
     }
+    if len(has_copies):
+        facts["new_groups"] = [int(is_new_right.sum()), len(random_rows)]
     if state.prior is not None:
         facts["prior"] = list(chosen.origins)
         named = state.prior.examples([CLASS_NAMES])
@@ -314,16 +341,41 @@ def draw_fold_pool(state: RoundState, head: str) -> Integers | None:
 
 
 def _judge_with_pool(
-    chosen: ChosenPrior, features: Vectors, labels: Integers, pool: Vectors
+    chosen: ChosenPrior, features: Vectors, labels: Integers, pool: Vectors, groups: Integers
 ) -> ChosenPrior:
     """Return a choice whose out-of-fold probabilities are those of pool heads."""
-    plain = out_of_fold(features, labels, head=ClassifierKind.POOL, pool=pool)
+    plain = out_of_fold(features, labels, head=ClassifierKind.POOL, pool=pool, groups=groups)
     probabilities = plain
     if chosen.examples is not None:
         probabilities = out_of_fold(
-            features, labels, head=ClassifierKind.POOL, examples=chosen.examples, pool=pool
+            features,
+            labels,
+            head=ClassifierKind.POOL,
+            examples=chosen.examples,
+            pool=pool,
+            groups=groups,
         )
     return replace(chosen, probabilities=probabilities, plain_probabilities=plain)
+
+
+def group_by_answer(
+    state: RoundState, places: Integers, *, with_near_copies: bool = False
+) -> Integers:
+    """Return (L,) the group of each labelled item: an item and those answered as its copies.
+
+    A model that knows the label of one of them knows the answer about the others.
+
+    Args:
+        places: (L,) the places of the items.
+        with_near_copies: whether all near copies are of one group, whoever answered them.
+    """
+    groups = np.arange(len(state.keys))
+    if with_near_copies and state.near_copies is not None:
+        groups = state.near_copies
+    if state.copied:
+        copies, sources = np.array(state.copied).T
+        groups = join_groups(groups, copies, sources)
+    return groups[places]
 
 
 def _picking_labels(state: RoundState) -> dict[int, str]:
@@ -379,7 +431,8 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     rows = [row_of_key[key] for key in keys]
     pool_rows = [row_of_key[key] for key in pool_keys if key in row_of_key]
     pool = None if fold_places is None else features[pool_rows]
-    probabilities = out_of_fold(features[rows], labels, head=head, pool=pool)
+    groups = group_by_answer(state, places)
+    probabilities = out_of_fold(features[rows], labels, head=head, pool=pool, groups=groups)
     facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
 
 
@@ -426,7 +479,8 @@ def judge_labels(state: RoundState, places: Integers, labels: Integers, head: st
     head = choose_head(head, len(places), len(state.classes))
     fold_places = draw_fold_pool(state, head)
     pool = None if fold_places is None else state.features[fold_places]
-    return out_of_fold(state.features[places], labels, head=head, pool=pool)
+    groups = group_by_answer(state, places)
+    return out_of_fold(state.features[places], labels, head=head, pool=pool, groups=groups)
 
 
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[tuple[str, float]]:
@@ -577,6 +631,7 @@ def choose_prior(
     *,
     n_classes: int,
     head: str,
+    groups: Integers | None = None,
 ) -> ChosenPrior:
     """Choose the origins with which models predict the most labels that they were not trained on.
 
@@ -591,11 +646,12 @@ def choose_prior(
         places: (L,) their places among all items.
         n_classes: C, the number of classes.
         head: one of ``ClassifierKind``.
+        groups: (L,) as in ``out_of_fold``.
     """
 
     def judge(origins: list[str]) -> tuple[int, PseudoExamples | None, Floats]:
         examples = None if prior is None else prior.examples(origins)
-        probabilities = out_of_fold(features, labels, head=head, examples=examples)
+        probabilities = out_of_fold(features, labels, head=head, examples=examples, groups=groups)
         n_right = int((probabilities.argmax(axis=1) == labels).sum())
         return n_right, examples, probabilities
 

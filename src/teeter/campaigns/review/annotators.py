@@ -462,6 +462,7 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
 
     random_items = view.picks.control_items()
     random_items |= view.items.audit_set()
+    random_items -= snapshot.in_view
     accuracies = accuracy_of_annotators(measured.answers, measured.labels, decided, random_items)
 
     times_by_annotator = view.answers.times_by_annotator()

@@ -61,7 +61,7 @@ class Review(Part):
             # Contents are read only for those that are shown: texts may be long.
             shown = disagreements[:count]
             rows = view.items.by_id([item for item, _ in shown])
-            labels = snapshot.measuring_labels
+            labels = snapshot.labels
 
             for item, by_annotator in shown:
                 disagreement = Disagreement(
@@ -247,4 +247,6 @@ class Review(Part):
     @cached_by(_newest_change)
     def _measure_agreement(self, view: Reading) -> Agreement:
         answers = self.snapshot(view).without_withdrawn().answers
-        return measure_agreement(answers, view.classes.names())
+        # Whoever saw the same prediction agrees because of it.
+        blind = [answer for answer in answers if answer.origin.is_blind]
+        return measure_agreement(blind, view.classes.names())

@@ -15,7 +15,7 @@ if find_spec("sqlalchemy") is None:
 
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
-from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
+from teeter.campaigns.store.queries.encodings import ItemFeatures, NearCopies, StoredEncoding
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
@@ -37,6 +37,7 @@ __all__ = [
     "ImportedAnnotation",
     "ItemFeatures",
     "LockName",
+    "NearCopies",
     "Part",
     "Pick",
     "ProjectLink",

@@ -76,11 +76,30 @@ def _add_origins(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE answers ADD COLUMN bulk INTEGER")
 
 
+def _add_near_copies(connection: Connection) -> None:
+    numbers = "SERIAL" if connection.dialect.name == "postgresql" else "INTEGER"
+    connection.exec_driver_sql(f"""
+CREATE TABLE near_copies (
+    id {numbers} NOT NULL,
+    campaign_id INTEGER NOT NULL,
+    encoding_id INTEGER NOT NULL,
+    found TEXT NOT NULL,
+    similarity FLOAT NOT NULL,
+    compared INTEGER NOT NULL,
+    item_ids TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (encoding_id),
+    FOREIGN KEY(campaign_id) REFERENCES campaigns (id),
+    FOREIGN KEY(encoding_id) REFERENCES encodings (id)
+)""")
+
+
 # Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(9, "initial", _create_tables),
     Migration(10, "answered requests dropped", _drop_answered_requests),
     Migration(11, "origins of answers", _add_origins),
+    Migration(12, "near copies", _add_near_copies),
 )
 """All migrations, in the order of their versions."""
 

@@ -136,6 +136,16 @@ vectors = Table(
     PrimaryKeyConstraint("encoding_id", "item_id"),
 )
 
+near_copies = _own_table(
+    "near_copies",
+    _row_of("encodings", "encoding_id"),
+    _text("found"),
+    Column("similarity", Float, nullable=False),  # the cosine from which on items are near copies
+    _integer("compared"),  # so many items were compared: those that were added first
+    _text("item_ids"),  # JSON: for each group the ids of its items
+    UniqueConstraint("encoding_id"),
+)
+
 models = _own_table(
     "models",
     _integer("version"),
@@ -381,6 +391,7 @@ LABEL_STUDIO_ANSWERS = label_studio_answers.c
 LOCKS = locks.c
 MODELS = models.c
 MODEL_REPLIES = model_replies.c
+NEAR_COPIES = near_copies.c
 PEOPLE = people.c
 PICKS = picks.c
 SHOWN_SUGGESTIONS = shown_suggestions.c

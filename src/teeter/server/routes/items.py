@@ -14,11 +14,11 @@ from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
-from teeter.campaigns.campaign import MOST_AT_ONCE
 from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.items.find_items import Similarities
 from teeter.campaigns.records import (
     ITEM_FIELDS,
+    MOST_AT_ONCE,
     Answer,
     AnswerKind,
     AnswerOrigin,

@@ -15,9 +15,10 @@ from teeter.campaigns.asking.questions import (
     open_questions,
     recent_answers,
 )
-from teeter.campaigns.campaign import MOST_AT_ONCE, Campaign
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
+    MOST_AT_ONCE,
     Answer,
     AnswerKind,
     AnswerOrigin,
@@ -62,6 +63,8 @@ class AnswerIn(RequestBody):
     """The suggestion that the annotator saw; None if none was shown."""
     origin: Literal["single", "seen"] = "single"
     """``seen`` if a prediction was in view that the server does not know of."""
+    copies: bool = False
+    """Whether the item's near copies have the same class."""
 
 
 class BulkAnswerIn(RequestBody):
@@ -69,8 +72,6 @@ class BulkAnswerIn(RequestBody):
 
     items: list[ItemId] = Field(min_length=1, max_length=MOST_AT_ONCE)
     label: Label
-    origin: Literal["bulk", "copy"] = "bulk"
-    """``copy`` if it was said of another item that these are nearly copies of."""
 
 
 class ConfirmationIn(RequestBody):
@@ -188,7 +189,7 @@ def record_answer(
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
-    receipt = campaign.answer(answer, shown=shown)
+    receipt = campaign.answer(answer, shown=shown, copies=body.copies)
     get_workspace(request).trainer.ensure_questions(campaign.location, user)
     return replace(receipt, labelled=campaign.items.count().labelled)
 
@@ -201,7 +202,7 @@ def record_answers(
 
     What you said of one of the items alone stays.
     """
-    receipt = campaign.tell_all(body.items, body.label, user, origin=AnswerOrigin(body.origin))
+    receipt = campaign.tell_all(body.items, body.label, user)
     get_workspace(request).trainer.ensure_questions(campaign.location, user)
     return replace(receipt, labelled=campaign.items.count().labelled)
 

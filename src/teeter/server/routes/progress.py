@@ -11,10 +11,10 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import Field
 
-from teeter.campaigns.campaign import MOST_AT_ONCE
 from teeter.campaigns.finish.certificate import certificate_page
 from teeter.campaigns.finish.promise import MIN_ERROR
 from teeter.campaigns.records import (
+    MOST_AT_ONCE,
     CampaignProgress,
     Certificate,
     ChangedPrediction,

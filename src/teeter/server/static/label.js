@@ -14,6 +14,7 @@ const FETCHED = 40;  // items that one request asks for
 const LOW = 12;  // fetch more when fewer are left
 const PRELOADED = 6;  // images that the browser loads in advance
 const MAX_COLUMNS = 5;  // class buttons in a row
+const SHOWN_COPIES = 5;  // near copies listed below an item
 const RECENT = 10;  // answers listed beside the item
 const POLL = 3000;  // milliseconds between two looks at the campaign's state
 const SURE = 0.8;  // probability from which a model is not called unsure
@@ -234,9 +235,11 @@ function answer(kind, label) {
     // Stored with the answer, to measure whether suggestions influence people.
     const shown = visibleSuggestion();
     const suggestion = shown && { source: shown.source, label: shown.label };
-    remember(item, label ?? kind);
+    const copies = kind === "label" && byId("with-copies")?.checked ? copiesOf(item).length : 0;
+    remember(item, label ?? kind, copies);
     const origin = isReviewing ? "seen" : "single";
-    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment: remark, suggestion, origin });
+    const body = { item: item.item, kind, label: label ?? null, comment: remark, suggestion, origin };
+    outbox.post("answers", copies ? { ...body, copies: true } : body);
   }
 
   comment.value = "";
@@ -256,9 +259,9 @@ function acceptSuggestion() {
   if (suggestion) answer("label", suggestion.label);
 }
 
-function remember(item, answer) {
+function remember(item, answer, copied = 0) {
   recent = recent.filter((entry) => entry.question.item !== item.item);
-  recent.unshift({ question: { ...item, answer, isCorrection: false }, answer, state: "saving" });
+  recent.unshift({ question: { ...item, answer, copied, isCorrection: false }, answer, state: "saving" });
   recent.length = Math.min(recent.length, RECENT);
   drawRecent();
 }
@@ -345,8 +348,33 @@ function draw() {
     button.disabled = !current;
   }
 
+  drawCopies();
   drawSuggestion();
   drawWhy();
+}
+
+// Near copies of an item that its answer may be given to, too: pairs of the id and the start of the text.
+function copiesOf(item) {
+  return item && !item.isSuspect ? Object.entries(item.copies ?? {}) : [];
+}
+
+function drawCopies() {
+  const place = byId("copies");
+  if (!place) return;
+
+  const copies = copiesOf(current);
+  place.hidden = !copies.length;
+  byId("with-copies").checked = Boolean(current?.isCorrection && current.copied);
+  byId("copies-offer").textContent = copies.length === 1
+    ? "Answer 1 near copy, too"
+    : `Answer ${copies.length} near copies, too`;
+
+  const isImage = current?.content?.kind === "image";
+  const lines = copies.slice(0, SHOWN_COPIES).map(([item, text]) => element("li", {}, isImage
+    ? element("img", { src: imageUrl(item), alt: item })
+    : element("span", { text: text || item })));
+  if (copies.length > SHOWN_COPIES) lines.push(element("li", { class: "soft", text: `… and ${copies.length - SHOWN_COPIES} more` }));
+  byId("copies-list").replaceChildren(...lines);
 }
 
 function drawSuggestion() {
@@ -460,7 +488,9 @@ function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
   if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used for training.";
+  if (pick.arm === "check") return "Asked again, to see whether answers to many items at once hold.";
   if (pick.arm === "finish") return "Random item: drawn to find out which items the model may label.";
+  if (pick.is_sample) return "Random item: this campaign draws all items at random, and each of them measures accuracy.";
   if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }
@@ -572,7 +602,8 @@ function makeRecentLine(entry) {
     on: { click: () => change(entry) },
   });
 
-  return element("li", {}, mark, element("b", { text: answer, title: answer }), ...content, button);
+  const given = question.copied ? `${answer} × ${question.copied + 1}` : answer;
+  return element("li", {}, mark, element("b", { text: given, title: given }), ...content, button);
 }
 
 // ---- Keys and buttons
@@ -598,6 +629,12 @@ if (suggestSwitch) {
     suggestSwitch.blur();
     drawSuggestion();
   });
+}
+
+const withCopies = byId("with-copies");  // null unless new items are labelled
+if (withCopies) {
+  actionByKey.set(withCopies.dataset.key, () => { if (!byId("copies").hidden) withCopies.checked = !withCopies.checked; });
+  withCopies.addEventListener("change", () => withCopies.blur());
 }
 
 const classByKey = new Map(start.classes.filter((entry) => entry.shortcut).map((entry) => [entry.shortcut, entry.name]));

@@ -258,7 +258,7 @@ class TaskPusher:
 
         # Random and shared items measure the model and the annotators.
         picked = [pick.item for pick in picks if not pick.arm.is_random]
-        item_ids = [item for item in picked if not self.campaign.settings.is_shared(item)]
+        item_ids = [item for item in picked if not self.campaign.settings.is_answered_blind(item)]
 
         with self.campaign.reading() as view:
             items = view.items.by_id(item_ids)

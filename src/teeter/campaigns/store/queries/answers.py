@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
 
 from teeter.campaigns.records import (
+    MOST_AT_ONCE,
     Answer,
     AnswerKind,
     AnswerOrigin,
@@ -23,10 +25,9 @@ from teeter.campaigns.records import (
     ShownSuggestion,
     UndoResult,
 )
-from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.settings import IMPORTED, RANDOM_STRATEGY
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
-from teeter.campaigns.store.queries.picks import RANDOM_STRATEGY
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS, PICKS
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
@@ -87,7 +88,14 @@ class AnswerQueries(Queries):
         if answer.kind == AnswerKind.LABEL:
             class_id, name = self._transaction.classes.find(answer.label)
             answer = replace(answer, label=name)
-        answer = replace(answer, origin=self._origin_of(answer, item.row_id))
+        before = self._live(item.row_id, answer.annotator)
+        says_the_same = before is not None and (before.kind, before.label) == (
+            answer.kind,
+            answer.label,
+        )
+        # Whoever repeats what they said blind before says it blind again.
+        if before is not None and says_the_same and AnswerOrigin(before.origin).is_blind:
+            answer = replace(answer, origin=AnswerOrigin.SINGLE)
         if not allow_repeat:
             repeated = self.find_repeat(answer, item.row_id)
             if repeated is not None:
@@ -101,14 +109,14 @@ class AnswerQueries(Queries):
         pick_id, pick_state, arm, strategy = pick or (None, None, PickArm.PICKED, "")
         if arm.is_random and not answer.origin.is_blind:
             pick_id = None  # it must still be answered blind
-        # Who answers a pick of the strategy sees what the newest model says of it.
-        is_picked = pick is not None and arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
-        if (
-            is_picked
-            and item.annotators_needed == 1
-            and answer.origin.is_blind
-            and (shown is not None or self._transaction.models.newest_version())
-        ):
+        # Who answers a pick of the strategy sees what the newest model says of it. Who corrects an
+        # answer that they gave with a prediction in view has seen it, too.
+        is_picked = arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
+        is_asked_blind = pick is not None and (not is_picked or item.annotators_needed > 1)
+        was_seen = before is not None and not AnswerOrigin(before.origin).is_blind
+        if pick is not None:
+            was_seen |= shown is not None or self._transaction.models.newest_version() > 0
+        if answer.origin.is_blind and was_seen and not is_asked_blind:
             answer = replace(answer, origin=AnswerOrigin.SEEN)
         number = self._insert(
             schema.answers,
@@ -153,24 +161,54 @@ class AnswerQueries(Queries):
 
         return AnswerReceipt(number, late)
 
+    def record_all(
+        self, answers: Sequence[Answer], *, shown: ShownSuggestion | None = None
+    ) -> AnswerReceipt:
+        """Store answers that an annotator gave by one key press; return the receipt of the first.
+
+        Args:
+            answers: the answers, of which 200 are stored. Of the first, the annotator may have
+                seen a suggestion.
+            shown: that suggestion, if any.
+        """
+        first, *others = answers
+        # What was there before is left out, so that the first that is recorded stands for all.
+        missing = (other for other in others if not self._is_repeated(other))
+        new = list(islice(missing, MOST_AT_ONCE - 1))
+        is_source = any(other.origin is AnswerOrigin.COPY for other in new)
+        receipt = self.record(first, shown=shown, allow_repeat=is_source)
+        count = int(receipt.recorded)
+        for other in new:
+            later = self.record(other, bulk=receipt.number if count else None)
+            receipt = receipt if count else later
+            count += int(later.recorded)
+        return replace(receipt, count=count)
+
+    def _is_repeated(self, answer: Answer) -> bool:
+        return self.find_repeat(answer, self._transaction.items.get(answer.item).row_id) is not None
+
     def undo(self, annotator: str, number: int | None = None) -> UndoResult | None:
         """Take back the last answer of an annotator that was not taken back yet.
 
         Their earlier answer about the item holds again, and the item's pick is open again.
 
+        Answers of the same key press are taken back together.
+
         Args:
             annotator: the annotator.
-            number: take back this answer, unless the annotator has answered since.
+            number: take back this answer, unless the annotator has answered since. Of several of a
+                key press, it is the first or the last.
 
         Returns:
-            The answer; None if the annotator has none, or has answered since.
+            The first answer of the key press; None if the annotator has none, or has answered
+            since.
 
         Raises:
             UnknownResourceError: there is no answer of this number.
             PermissionDeniedError: another annotator gave it.
         """
         last = self._last(annotator)
-        if number is not None and (last is None or last.id != number):
+        if number is not None and (last is None or number not in (last.id, last.bulk)):
             return self._find_undone(annotator, number)
         if last is None:
             return None
@@ -181,17 +219,19 @@ class AnswerQueries(Queries):
 
         others = self._same_key_press(last, undone=False)
         for row in others:
-            self._take_back_and_reopen(row)
+            undone = self._take_back_and_reopen(row)
         return replace(undone, count=1 + len(others))
 
     def _same_key_press(self, row: Row[Any], *, undone: bool) -> Sequence[Row[Any]]:
-        """Return the answers that were given with one, which is the last of them."""
+        """Return the other answers that were given with one, the first of them last."""
+        first = row.bulk or row.id
         query = self._select().where(
-            (ANSWERS.bulk == row.bulk) | (ANSWERS.id == row.bulk),
+            ANSWERS.annotator == row.annotator,
+            (ANSWERS.bulk == first) | (ANSWERS.id == first),
             ANSWERS.id != row.id,
             ANSWERS.undone.is_(undone),
         )
-        return self._execute(query).all()
+        return self._execute(query.order_by(ANSWERS.id.desc())).all()
 
     def _take_back_and_reopen(self, row: Row[Any]) -> UndoResult:
         undone = self._take_back(row)
@@ -217,9 +257,11 @@ class AnswerQueries(Queries):
         if not row.undone or (last is not None and last.id > number):
             return None
 
-        before = self._last(annotator, row.item_id)
-        count = 1 + len(self._same_key_press(row, undone=True))
-        return _undo_result(row, before, count)
+        others = self._same_key_press(row, undone=True)
+        # Of the first answer, as when it was taken back.
+        first = others[-1] if row.bulk is not None and others else row
+        before = self._last(annotator, first.item_id)
+        return _undo_result(first, before, 1 + len(others))
 
     def withdraw(self, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
@@ -272,15 +314,9 @@ class AnswerQueries(Queries):
         self._note(row.annotator, "undo", {"answer": row.id}, row.key)
         return _undo_result(row, before)
 
-    def _origin_of(self, answer: Answer, item_row_id: int) -> AnswerOrigin:
-        """Return ``single`` for an answer that repeats what its annotator said blind before."""
-        values = {"item": item_row_id, "annotator": answer.annotator}
-        row = self._first(_LIVE_ANSWER, values)
-        if row is None or row.kind != answer.kind or row.label != answer.label:
-            return answer.origin
-        if not AnswerOrigin(row.origin).is_blind:
-            return answer.origin
-        return AnswerOrigin.SINGLE
+    def _live(self, item_row_id: int, annotator: str) -> Row[Any] | None:
+        """Return the current answer of an annotator about an item."""
+        return self._first(_LIVE_ANSWER, {"item": item_row_id, "annotator": annotator})
 
     def find_repeat(self, answer: Answer, item_row_id: int) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
@@ -290,9 +326,7 @@ class AnswerQueries(Queries):
         Returns:
             The row id, or None if the answer is new.
         """
-        values = {"item": item_row_id, "annotator": answer.annotator}
-        row = self._first(_LIVE_ANSWER, values)
-
+        row = self._live(item_row_id, answer.annotator)
         if row is None:
             return None
         # What a person said of the item alone stays, whatever they say of many at once. A skip
@@ -345,6 +379,7 @@ class AnswerQueries(Queries):
     def recent(self, annotator: str, count: int) -> list[Answer]:
         """Return the last live answers of an annotator, newest first."""
         by_annotator = self._select().where(ANSWERS.live, ANSWERS.annotator == annotator)
+        by_annotator = by_annotator.where(ANSWERS.bulk.is_(None))  # of a key press the first
         query = by_annotator.order_by(ANSWERS.id.desc()).limit(count)
         return [_answer(row) for row in self._execute(query)]
 
@@ -385,6 +420,26 @@ class AnswerQueries(Queries):
                 labels[row.key] = row.label
         items = in_bulk.keys() & blind.keys()
         return [(in_bulk[item], blind[item]) for item in items]
+
+    def copied_items(self) -> list[tuple[str, str]]:
+        """Return the items that were answered as copies, each with the item that was looked at."""
+        about_source = schema.answers.alias()
+        source = schema.items.alias()
+        query = (
+            select(ITEMS.key, source.c.key.label("source"))
+            .select_from(schema.answers.join(schema.items))
+            .join(about_source, about_source.c.id == ANSWERS.bulk)
+            .join(source, source.c.id == about_source.c.item_id)
+            .where(self._in_campaign(), ANSWERS.live, ANSWERS.origin == AnswerOrigin.COPY)
+        )
+        return [(row.key, row.source) for row in self._execute(query)]
+
+    def are_all_blind(self) -> bool:
+        """Return whether every answer was given about one item alone, blind."""
+        query = self._select_columns(ANSWERS.id).where(
+            ANSWERS.undone.is_(False), ANSWERS.origin != AnswerOrigin.SINGLE
+        )
+        return self._scalar(query.limit(1)) is None
 
     def skipped_items(self) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""

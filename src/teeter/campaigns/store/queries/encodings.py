@@ -7,6 +7,7 @@ computed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row, ScalarSelect, Select, and_, func, select
 
-from teeter.base.array_types import Vectors
+from teeter.base.array_types import Integers, Vectors
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.queries.items import StoredItem
-from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
+from teeter.campaigns.store.schema import ENCODINGS, ITEMS, NEAR_COPIES, VECTORS
 from teeter.errors import InputError, StoreError
 
 
@@ -50,6 +51,25 @@ class ItemFeatures:
     """(N, D)."""
     unreadable: dict[str, str]
     """By item id, why an item could not be read. Its vector is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class NearCopies:
+    """The groups of items that are near copies of each other."""
+
+    n_compared: int
+    """So many items were compared: those that were added first."""
+    group_of: dict[str, list[str]]
+    """By item id, the ids of the item's group; nothing for an item without near copies."""
+
+    def first_rows(self, keys: Sequence[str]) -> Integers:
+        """Return for each of some items the row of the first item of its group."""
+        row_of = {key: row for row, key in enumerate(keys)}
+        firsts = np.arange(len(keys))
+        for key, row in row_of.items():
+            rows = [row_of[other] for other in self.group_of.get(key, ()) if other in row_of]
+            firsts[row] = min(rows, default=row)
+        return firsts
 
 
 class EncodingQueries(Queries):
@@ -116,6 +136,7 @@ class EncodingQueries(Queries):
         # Vectors refer to their encoding, so they are deleted before it.
         self._delete(schema.vectors, VECTORS.encoding_id == row_id)
         self._delete(schema.text_vectors, schema.text_vectors.c.encoding_id == row_id)
+        self._delete(schema.near_copies, NEAR_COPIES.encoding_id == row_id)
         self._delete(schema.encodings, ENCODINGS.id == row_id)
 
     def revision(self) -> tuple[int, int]:
@@ -156,18 +177,20 @@ class EncodingQueries(Queries):
             return
 
         # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
+        is_encoding = VECTORS.encoding_id == row_id
         for part in chunks(rows):
             item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
+            if self._count(select(VECTORS.item_id).where(is_encoding, item_rows)):
+                self._delete(schema.near_copies, NEAR_COPIES.encoding_id == row_id)
             self._delete(
                 schema.vectors,
-                VECTORS.encoding_id == row_id,
+                is_encoding,
                 item_rows,
             )
         self._insert_all(schema.vectors, rows)
-        is_encoding = ENCODINGS.id == row_id
         self._update(
             schema.encodings,
-            is_encoding,
+            ENCODINGS.id == row_id,
             revision=ENCODINGS.revision + 1,
         )
 
@@ -188,6 +211,7 @@ class EncodingQueries(Queries):
             VECTORS.item_id == item.row_id,
             of_others,
         )
+        self._delete(schema.near_copies, NEAR_COPIES.campaign_id == self._campaign_id)
         if vector is not None:
             self.write(row_id, {item.item_id: vector})
 
@@ -277,6 +301,55 @@ class EncodingQueries(Queries):
             .order_by(VECTORS.item_id)
         )
         return list(self._scalars(query))
+
+    # Near copies
+
+    def _near_copies(self) -> Select[Any]:
+        return self._own(schema.near_copies).where(
+            NEAR_COPIES.encoding_id == self._current_id(),
+            NEAR_COPIES.similarity == self._transaction.settings.copy_similarity,
+        )
+
+    def near_copies(self) -> NearCopies | None:
+        """Return the groups of near copies as of the current features and settings.
+
+        They are None until somebody has looked for them.
+        """
+        row = self._execute(self._near_copies()).first()
+        if row is None:
+            return None
+
+        group_of = {}
+        for group in json.loads(row.item_ids):
+            group_of.update(dict.fromkeys(group, group))
+        return NearCopies(row.compared, group_of)
+
+    def near_copies_found(self) -> tuple[int, str] | None:
+        """Return a value that changes whenever the near copies change."""
+        query = self._near_copies().with_only_columns(NEAR_COPIES.compared, NEAR_COPIES.found)
+        row = self._execute(query).first()
+        return None if row is None else (row.compared, row.found)
+
+    def write_near_copies(
+        self, similarity: float, n_compared: int, groups: Sequence[Sequence[str]]
+    ) -> None:
+        """Store the groups of the current encoding, in place of any it has.
+
+        Args:
+            similarity: from which cosine on items count as near copies.
+            n_compared: how many items were compared.
+            groups: the ids of the items of each group.
+        """
+        encoding_id, _ = self.revision()
+        self._delete(schema.near_copies, NEAR_COPIES.encoding_id == encoding_id)
+        self._insert(
+            schema.near_copies,
+            encoding_id=encoding_id,
+            found=self._transaction.now(),
+            similarity=similarity,
+            compared=n_compared,
+            item_ids=json.dumps(groups),
+        )
 
     def unreadable(self, item_row_ids: Sequence[int] | None = None) -> dict[str, str]:
         """Return the items of the current encoding that could not be read, and why.

@@ -29,12 +29,10 @@ from sqlalchemy import (
 
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import AnswerKind, AnswerOrigin, PickArm, PickState
+from teeter.campaigns.settings import RANDOM_STRATEGY
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
-
-RANDOM_STRATEGY = "random"
-"""The strategy whose picks are a random sample."""
 
 # Statements that every answer executes are built once: building one takes longer than executing it.
 
@@ -325,7 +323,7 @@ class PickQueries(Queries):
     def waiting_to_be_answered_blind(self) -> set[int]:
         """Return the row ids of the items whose predictions nobody should see before they answer.
 
-        They measure something, or several annotators are to answer them.
+        They measure something, or several annotators are to answer them, or all is random.
         """
         items = select(ITEMS.id).where(self._in_campaign())
         picked = items.join(schema.picks)
@@ -339,19 +337,23 @@ class PickQueries(Queries):
         waiting = measuring - {row.item_id for row in rows}
 
         is_waiting = PICKS.state.in_((PickState.OPEN, PickState.READY))
-        shared = picked.where(is_waiting, ITEMS.annotators_needed > 1)
-        waiting.update(self._scalars(shared))
+        to_answer = picked.where(is_waiting)
+        if self._transaction.settings.strategy != RANDOM_STRATEGY:
+            to_answer = to_answer.where(ITEMS.annotators_needed > 1)
+        waiting.update(self._scalars(to_answer))
         return waiting
 
     def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
 
         These are the control items, and all picks if the strategy has always been ``random``. Picks
-        of ``random`` after another strategy would be a sample of what that strategy left over.
+        of ``random`` after another strategy would be a sample of what that strategy left over, and
+        picks after answers in bulk one of what those left over.
         """
         control = self.control_items()
         strategies = self._own(schema.batches).with_only_columns(BATCHES.strategy)
-        if set(self._scalars(strategies.distinct())) != {RANDOM_STRATEGY}:
+        is_random = set(self._scalars(strategies.distinct())) == {RANDOM_STRATEGY}
+        if not is_random or not self._transaction.answers.are_all_blind():
             return control
         return control | self.items_of_arm(PickArm.PICKED)
 
@@ -432,6 +434,7 @@ class PickQueries(Queries):
         answered_by = and_(
             ANSWERS.item_id == ITEMS.id,
             ANSWERS.annotator == annotator,
+            ANSWERS.origin.not_in((AnswerOrigin.BULK, AnswerOrigin.COPY)),
         )
         open_with = and_(
             PICKS.item_id == ITEMS.id,
@@ -766,6 +769,9 @@ class PickQueries(Queries):
             kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
                 ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
             )
+            # Who answered it in bulk has not looked at it alone yet.
+            is_bulk = ANSWERS.origin.in_((AnswerOrigin.BULK, AnswerOrigin.COPY))
+            kinds = kinds.where(~is_bulk)
             answered = {row.annotator: row.kind for row in self._execute(kinds)}
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(row_id))
