@@ -152,6 +152,8 @@ class LabelSource(StrEnum):
     """An annotator, or the reviewer who decided."""
     CONSENSUS = "consensus"
     """Several annotators."""
+    COPY = "copy"
+    """Nobody looked at the item: an annotator answered another one, of which it is a near copy."""
     MODEL = "model"
     """A model, under a certificate."""
     LEFT_OUT = "left_out"

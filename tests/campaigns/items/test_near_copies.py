@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,16 @@ def test_copies_of_an_item_that_was_answered_before_are_answered_later(tmp_path:
     assert {label.label for label in campaign.labels().values()} == {"a"}
     campaign.undo()
     assert list(campaign.labels()) == ["i1"]
+
+
+def test_an_export_tells_labels_of_copies_from_those_of_people(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, COPYING, grouped_features(5, 4))
+    campaign.tell("i1", "a", copies=True)
+    campaign.tell("i2", "a", "bob")
+    campaign.export(tmp_path / "labels.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    sources = {row["id"]: row["source"] for row in rows[:4]}
+    assert sources == {"i0": "copy", "i1": "person", "i2": "consensus", "i3": "copy"}
 
 
 def test_withdrawn_decided_and_unlike_items_get_no_answer_of_others(tmp_path: Path) -> None:

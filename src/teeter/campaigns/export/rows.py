@@ -19,7 +19,14 @@ from teeter.campaigns.items.columns import (
     typed_value,
     typed_values,
 )
-from teeter.campaigns.records import Answer, ColumnType, ConsensusLabel, ItemKind, LabelSource
+from teeter.campaigns.records import (
+    Answer,
+    AnswerOrigin,
+    ColumnType,
+    ConsensusLabel,
+    ItemKind,
+    LabelSource,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow
@@ -405,6 +412,8 @@ class ExportRows:
             given = [answer for answer in answers if answer.label is not None]
             source = LabelSource.PERSON if len(given) == 1 else LabelSource.CONSENSUS
             agreeing = [answer for answer in given if answer.label == label]
+            if all(answer.origin is AnswerOrigin.COPY for answer in agreeing):
+                source = LabelSource.COPY
             who = ", ".join(answer.annotator for answer in agreeing)
             when = max((answer.at or "" for answer in agreeing), default=None)
         elif certified is not None:

@@ -104,8 +104,9 @@ ADDED_COLUMNS = {
     "id": "the id of the item, if it came with one that no column of yours has",
     "text": "what annotators read (image: the path of the image), if no column of yours has it",
     "label": "the label that annotators agreed on, a reviewer decided or a certified model gives",
-    "source": "where the label comes from: a person, the consensus of several, or a model under a "
-    "certificate; or why there is none: left_out (flagged or withdrawn) or unreadable",
+    "source": "where the label comes from: a person, the consensus of several, an answer about a "
+    "near copy, or a model under a certificate; or why there is none: left_out (flagged "
+    "or withdrawn) or unreadable",
     "confidence": "the calibrated probability of the predicted class",
     "predicted": "the class that the newest model predicts",
     "who": "who gave the label: annotators, import (it came with the item), a reviewer or a model",

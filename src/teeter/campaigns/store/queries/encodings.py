@@ -315,7 +315,7 @@ class EncodingQueries(Queries):
 
         They are None until somebody has looked for them.
         """
-        row = self._execute(self._near_copies()).first()
+        row = self._first(self._near_copies())
         if row is None:
             return None
 
@@ -327,7 +327,7 @@ class EncodingQueries(Queries):
     def near_copies_found(self) -> tuple[int, str] | None:
         """Return a value that changes whenever the near copies change."""
         query = self._near_copies().with_only_columns(NEAR_COPIES.compared, NEAR_COPIES.found)
-        row = self._execute(query).first()
+        row = self._first(query)
         return None if row is None else (row.compared, row.found)
 
     def write_near_copies(
