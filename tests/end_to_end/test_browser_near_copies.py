@@ -58,7 +58,7 @@ def test_one_key_gives_an_answer_to_near_copies(browser: Any, tmp_path: Path, sc
         offer = page.locator("#copies")
         sync_api.expect(offer).to_contain_text("Answer 6 near copies, too")
         sync_api.expect(offer).to_contain_text("<b>")
-        sync_api.expect(offer).to_contain_text("… and 1 more")
+        sync_api.expect(offer).to_contain_text("… and 3 more")
         check_accessibility(page, "label")
 
         first = page.locator("#stage .words").text_content()
