@@ -34,7 +34,9 @@ PICTURES = (
     "progress.png",
     "map.png",
     "review.png",
-    "items.png",
+    "find.png",
+    "classes.png",
+    "model.png",
     "export.png",
 )
 
@@ -179,8 +181,8 @@ def open_page(browser: Any, view: dict[str, int], scale: float = 1) -> Page:
 
 
 def wait_for_model(page: Page) -> None:
-    """Wait until the page says why it asks, which takes a model."""
-    page.locator("#why .odds").first.wait_for()
+    """Wait until the page says all about why it asks, which takes a model."""
+    page.locator("#why .near").first.wait_for()
 
 
 def film_labelling(page: Page, address: str, labels: dict[str, str], path: Path) -> None:
@@ -206,11 +208,11 @@ def film_labelling(page: Page, address: str, labels: dict[str, str], path: Path)
 
 
 def draw_map(page: Page, address: str) -> None:
-    """Show the map by t-SNE, coloured by the predicted class."""
+    """Show the map when its t-SNE is computed."""
     page.goto(f"{address}/map")
-    page.get_by_label("Colour by").select_option("predicted")
-    page.get_by_label("Layout").select_option("tsne")
-    page.wait_for_function("() => /\\d items/.test(document.getElementById('status').textContent)")
+    page.wait_for_function(
+        "() => /model \\d+\\.$/.test(document.getElementById('status').textContent)"
+    )
     page.wait_for_timeout(1500)
 
 
@@ -231,7 +233,12 @@ def photograph(page: Page, address: str, folder: Path) -> None:
     shown_item(page)
     page.screenshot(path=folder / "review.png")
 
-    for name in ("items", "export"):
+    page.goto(f"{address}/find?meaning=somebody+took+my+card")
+    for row in range(4):
+        page.locator(".tick").nth(row).check()
+    page.screenshot(path=folder / "find.png")
+
+    for name in ("classes", "model", "export"):
         page.goto(f"{address}/{name}")
         page.locator("h1").wait_for()
         page.screenshot(path=folder / f"{name}.png")

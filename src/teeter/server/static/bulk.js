@@ -33,6 +33,7 @@ export class BulkAnswers {
     if (items.length > MOST_AT_ONCE) return this.say(`One key answers up to ${MOST_AT_ONCE} items: untick some.`);
 
     await this.#send(async () => {
+      this.say(`Saving ${items.length}…`);
       // An answer about one item is not in bulk, but what the model says of it was in view.
       const receipt = items.length === 1
         ? await requestJson(apiUrl("/answers"), { item: items[0], label, origin: "seen" })

@@ -499,7 +499,7 @@ function blindReason() {
 function describeReason() {
   const { predicted, probability } = current.pick;
   const [first, second] = predictedShares();
-  if (predicted === null) return ["Chosen to cover the data, because there is no model yet."];
+  if (predicted === null) return ["Chosen to cover the data, when there was no model yet."];
   if (first[1] >= SURE) return ["The model expects ", nameClass(first[0]), ". Your answer shows whether it is right."];
   if (second) return ["The model is unsure between ", nameClass(first[0]), " and ", nameClass(second[0]), "."];
   return ["The model is unsure about this item: ", nameClass(predicted), " has ", percent(probability), "."];
