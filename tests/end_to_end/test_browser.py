@@ -218,7 +218,7 @@ def test_html_is_text_and_an_export_has_it(
 
     page.goto(f"{server.address}/c/texts/export")
     with page.expect_download(timeout=PATIENCE) as coming:
-        page.get_by_role("link", name="csv", exact=True).click()
+        page.get_by_role("link", name="Download as CSV").click()
     coming.value.save_as(tmp_path / "labels.csv")
 
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
