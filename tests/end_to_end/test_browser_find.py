@@ -93,6 +93,41 @@ def test_items_are_ticked_answered_and_taken_back_by_keyboard(browser: Any, tmp_
     assert problems == []
 
 
+def test_a_page_of_one_prediction_is_ticked_and_answered_as_predicted(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    before = read_origins(path)
+    problems: list[str] = []
+    with page_server(path) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/find")
+        sync_api.expect(page.get_by_role("button", name="Tick these 50")).to_be_visible()
+        page.get_by_role("button", name="Tick these 50").click()
+        sync_api.expect(page.locator("#ticked")).to_have_text("50 ticked")
+        sync_api.expect(page.locator("#as-predicted")).to_be_hidden()
+        page.keyboard.press("=")  # of several predictions, none is meant
+
+        page.goto(f"{address}/c/texts/find?predicted=ham&state=unlabelled")
+        page.locator("#tick-all").click()
+        page.locator(".tick").nth(1).uncheck()
+        chosen = ticked(page)
+        assert chosen
+        sync_api.expect(page.get_by_role("button", name="= ham")).to_be_visible()
+        check_accessibility(page, "items of one prediction")
+        page.get_by_label("Hide predictions").check()
+        sync_api.expect(page.locator("#as-predicted")).to_be_hidden()
+        page.get_by_label("Hide predictions").uncheck()
+        page.keyboard.press("=")
+        sync_api.expect(page.locator("#said")).to_contain_text("ham now")
+        answers = read_origins(path)
+        assert {answers[item] for item in chosen} == {("ham", AnswerOrigin.BULK)}
+        assert len(answers) == len(before) + len(chosen)
+        page.context.close()
+    assert problems == []
+
+
 def test_items_are_sorted_compared_and_shown_without_predictions(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 // The page to find items: tick them and answer all with one key. htmx replaces the table when the query changes.
 
 import { BulkAnswers, MOST_AT_ONCE } from "./bulk.js";
-import { apiUrl, byId, followHiding, request, requestJson } from "./shared.js";
+import { apiUrl, byId, element, followHiding, request, requestJson } from "./shared.js";
 
 const form = byId("query");
 const rows = byId("rows");
@@ -40,6 +40,23 @@ function drawTicks() {
   byId("tick-all").textContent = hits > first
     ? `Tick the first ${first} of ${hits.toLocaleString()}`
     : `Tick all ${hits.toLocaleString()}`;
+
+  const shown = boxes();
+  byId("tick-page").hidden = shown.length === hits || shown.every((box) => box.checked);
+  byId("tick-page").textContent = `Tick these ${shown.length}`;
+  const predicted = filteredPrediction();
+  byId("as-predicted").hidden = !predicted || !ticked.size;
+  byId("as-predicted").replaceChildren(element("kbd", { text: byId("as-predicted").dataset.key }), ` ${predicted}`);
+}
+
+// The class that all rows are predicted as, if their query says so and predictions are shown.
+function filteredPrediction() {
+  return hidesPredictions() ? "" : new URLSearchParams(query).get("predicted") ?? "";
+}
+
+function answerAsPredicted() {
+  const predicted = filteredPrediction();
+  if (predicted) bulk.answer(predicted);
 }
 
 async function tickAll() {
@@ -71,6 +88,8 @@ rows.addEventListener("focusin", (event) => {
 });
 
 byId("tick-all").addEventListener("click", tickAll);
+byId("tick-page").addEventListener("click", () => { for (const box of boxes()) tick(box, true); drawTicks(); });
+byId("as-predicted").addEventListener("click", answerAsPredicted);
 byId("untick").addEventListener("click", () => { ticked.clear(); drawTicks(); });
 
 // ---- The table
@@ -132,7 +151,7 @@ form.elements.meaning?.addEventListener("input", () => { form.elements.like.valu
 
 // ---- Predictions
 
-followHiding(byId("hide"), () => {});
+const hidesPredictions = followHiding(byId("hide"), () => drawTicks());
 
 // ---- Keys
 
@@ -149,10 +168,12 @@ function onKey(event) {
   const { target, key } = event;
   const isBox = target.matches(".tick");
   const isEmptyFinder = target.id === "find" && !target.value;
-  if (!isBox && !isEmptyFinder && target.closest("input, textarea, select")) return;
+  const isTyping = target.matches("textarea, select, input:not([type=checkbox])");
+  if (isTyping && !isEmptyFinder) return;
   if ((key === " " || key === "Enter") && target.closest("button, a, summary")) return;
 
   if (key === "/") byId("search").focus();
+  else if (key === byId("as-predicted").dataset.key) answerAsPredicted();
   else if (key === "ArrowDown" || key === "ArrowUp") moveRow(key === "ArrowDown");
   else if (key === "Enter" && isBox) target.closest("tr").querySelector("a").click();
   else if (key === " " && isBox) return;  // the browser ticks
