@@ -443,6 +443,26 @@ def require_same_signature(name: str, ours: Any, theirs: Any) -> None:
     assert extra <= {"refresh"}, name
 
 
+def test_an_answer_is_given_to_near_copies_and_undone_with_them(campaign: RemoteCampaign) -> None:
+    # So low that chains join most of the texts.
+    assert campaign.change_settings(copies=0.05).copies == 0.05
+    copies = campaign.items.get("t1").copies
+    assert copies
+
+    receipt = campaign.tell("t1", "ham", copies=True)
+    assert receipt.count == 1 + len(copies)
+    undone = campaign.undo(number=receipt.number)
+    assert undone is not None
+    assert (undone.answer.item, undone.count) == ("t1", receipt.count)
+    assert campaign.undo() is None
+
+    for refused in (1.5, -0.1, "high"):
+        with pytest.raises(InputError):
+            campaign.change_settings(copies=refused)
+    assert campaign.change_settings(copies=None).copies is None
+    assert campaign.tell("t1", "ham", copies=True).count == 1
+
+
 def test_the_client_has_the_methods_of_a_campaign() -> None:
     # Its settings are an attribute, those of a client are read from the server.
     local = public_names(Campaign) | public_names(CampaignStore) | {"settings"}

@@ -224,8 +224,8 @@ classes apart.
     if on_new_groups is not None:
         sentences.append(
             f"The accuracy on new groups is about {on_new_groups.share:.0%}, between "
-            f"{on_new_groups.low:.0%} and {on_new_groups.high:.0%}: that on random items of which "
-            "no near copy is known."
+            f"{on_new_groups.low:.0%} and {on_new_groups.high:.0%}: on random items, by models "
+            "that know none of their near copies."
         )
 
     comparison = compare_encoders(facts)
