@@ -42,6 +42,7 @@ from teeter.campaigns.records import (
     AnnotatorStats,
     AnswerKind,
     AnswerReceipt,
+    AuditReport,
     CampaignProgress,
     Certificate,
     ClassAccuracy,
@@ -209,6 +210,7 @@ class RemoteCampaign(_Remote):
         self.review = RemoteReview(server, name)
         self.suggestions = RemoteSuggestions(server, name)
         self.finish = RemoteFinish(server, name)
+        self.judges = RemoteJudges(server, name)
 
     # Items and settings
 
@@ -392,7 +394,7 @@ class RemoteCampaign(_Remote):
             after = page.after
         return lines
 
-    def export(self, path: str | Path, form: str | None = None) -> int:
+    def export(self, path: str | Path, form: str | None = None, *, reveal: bool = False) -> int:
         """Write labels, predictions and all columns to a file.
 
         The formats ``datasets`` and ``image-folder`` write a folder.
@@ -400,13 +402,16 @@ class RemoteCampaign(_Remote):
         Args:
             path: The file. Its ending gives the format: .csv, .xlsx, .jsonl or .parquet.
             form: The format by name. See ``Campaign.export``.
+            reveal: Export although an audit goes on.
 
         Returns:
             How many items have a label, without withdrawn ones.
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT
-        content = self._server.request("GET", f"{self._address}/export", params={"form": form})
+        content = self._server.request(
+            "GET", f"{self._address}/export", params={"form": form, "reveal": reveal}
+        )
 
         if form not in _FOLDER_FORMATS:
             atomic_write(target, content)
@@ -415,13 +420,13 @@ class RemoteCampaign(_Remote):
                 archive.extractall(target)
         return self.status().labelled
 
-    def to_frame(self, kind: str | None = None) -> Any:
+    def to_frame(self, kind: str | None = None, *, reveal: bool = False) -> Any:
         """Return your table with the labels as a data frame. See ``Campaign.to_frame``."""
         # Needs numpy and pyarrow, which the other methods do without.
         from teeter.campaigns.items.arrow_columns import frame_of_export
 
         with TemporaryDirectory(prefix="teeter-") as folder:
-            self.export(Path(folder) / "items.parquet")
+            self.export(Path(folder) / "items.parquet", reveal=reveal)
             return frame_of_export(Path(folder) / "items.parquet", kind)
 
 
@@ -711,6 +716,18 @@ class RemoteFinish(_Remote):
     def certificates(self) -> list[Certificate]:
         """Return all certificates, oldest first."""
         return self._get(list[Certificate], "/finish/certificates")
+
+
+class RemoteJudges(_Remote):
+    """The judges of an audit on a server."""
+
+    def report(self) -> AuditReport:
+        """Return what the answers so far say of each judge. See ``Judges.report``."""
+        return self._get(AuditReport, "/judges")
+
+    def end(self) -> AuditReport:
+        """End the audit: what judges say is hidden no more. See ``Judges.end``."""
+        return self._send(AuditReport, "/judges/end")
 
 
 class _Server:

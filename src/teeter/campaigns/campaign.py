@@ -32,6 +32,12 @@ from teeter.campaigns.classes import (
 )
 from teeter.campaigns.export.formats import FORMATS, require_format, write_export
 from teeter.campaigns.export.rows import ExportRows
+from teeter.campaigns.finish.audit import (
+    read_judged,
+    require_blind_columns,
+    start_audit,
+)
+from teeter.campaigns.finish.audit_report import Judges
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.finish.report import newest_certificate
@@ -150,6 +156,7 @@ class Campaign(CampaignStore):
         self.items = Items(self)
         self.suggestions = Suggestions(self)
         self.finish = Finish(self)
+        self.judges = Judges(self)
         self.imported = ImportResult()
         """What ``make`` brought in."""
         self._state_reader = RoundStateReader(self)
@@ -275,6 +282,9 @@ class Campaign(CampaignStore):
         settings.require_cost()
         settings.require_strategy()
         validate_seed(settings.seed)
+        if settings.judges:
+            encode_now = False
+            require_blind_columns(settings, columns)
         if isinstance(classes, Path):
             file = classes
             classes = read_class_file(file)
@@ -283,7 +293,7 @@ class Campaign(CampaignStore):
         descriptions = descriptions or {}
         if classes is not None:
             classes = _validate_classes(classes, descriptions, settings)
-        elif table is not None and columns.labels is None:
+        elif table is not None and columns.labels is None and not settings.judges:
             raise InputError(
                 "The classes are missing: give their names (classes=), or the column that holds "
                 "them (labels=)."
@@ -296,7 +306,13 @@ class Campaign(CampaignStore):
                 folder = Path.cwd() if path is None else path.resolve().parent
                 fetcher = ImageFetcher(folder, allow_stores=True)
             items, settings = _read_source(table, columns, settings, fetcher, notes)
-        if classes is None:
+        judged = None
+        if settings.judges:
+            items = parse_items(items, settings.kind, rows=settings.has_rows)
+            judged = read_judged(items, settings.judges, classes)
+            notes += judged.notes
+            classes = classes or _validate_classes(judged.classes(), descriptions, settings)
+        elif classes is None:
             items = list(items)
             classes = _validate_classes(_known_labels(items), descriptions, settings)
 
@@ -306,6 +322,9 @@ class Campaign(CampaignStore):
             )
             try:
                 imported, prepared = campaign._store_items(items, encode_now=encode_now)
+                if judged is not None:
+                    with campaign.writing() as change:
+                        start_audit(change, judged, DEFAULT_ANNOTATOR)
                 if not isinstance(location, Path):
                     copy_to_location(campaign.database, name, location)
             finally:
@@ -330,6 +349,44 @@ class Campaign(CampaignStore):
             imported = imported.with_failed(fetcher.errors)
         campaign.imported = imported
         return campaign
+
+    @classmethod
+    def audit(
+        cls,
+        source: str | Path | Iterable[Any],
+        judges: str | Sequence[str] | Mapping[str, str],
+        *,
+        require: float | None = None,
+        people: int = 1,
+        classes: Sequence[Any] | Path | None = None,
+        settings: Settings | None = None,
+        **options: Any,
+    ) -> Campaign:
+        """Create a campaign that finds out how good labels are that items already have.
+
+        People are asked about items drawn at random, without seeing what judges said of them, and
+        ``judges.report`` says what their answers show. Nothing is encoded before ``judges.end``.
+
+        Args:
+            source: the items with all their columns, as ``make`` takes them.
+            judges: columns of labels, or each with the column of its confidences.
+            require: the share of its labels that a judge must have right.
+            people: with 2 or more, a fifth of the items is asked of so many people, to see how far
+                they agree.
+            classes: by default all labels of the judges.
+            settings: further settings.
+            **options: further arguments of ``make``.
+
+        Raises:
+            InputError: a column has no labels, or what ``make`` raises.
+            UnknownNameError: there is no such column.
+        """
+        if isinstance(judges, str):
+            judges = [judges]
+        if not isinstance(judges, Mapping):
+            judges = dict.fromkeys(judges, "")
+        settings = (settings or Settings()).for_audit(judges, require, people)
+        return cls.make(source, classes, settings=settings, **options)
 
     @classmethod
     def _create(
@@ -431,6 +488,8 @@ class Campaign(CampaignStore):
                 shortcuts_by_class(change.classes.names(), changed.keys)
             if "show" in changes:
                 require_columns(changed.show, [column.name for column in change.tables.columns()])
+            if "show" in changes and changed.judges:
+                require_blind_columns(changed, ItemColumns())
             changed.require_cost()
 
             stored = json.loads(change.campaign().settings)
@@ -496,6 +555,7 @@ class Campaign(CampaignStore):
         encode_now: bool,
         who: str = DEFAULT_ANNOTATOR,
     ) -> tuple[ImportResult, PreparedEncoder | None]:
+        self.judges.require_ended("Items that come later are no part of an audit that goes on")
         settings = self.settings
         folder = self.image_folder
         notes: list[str] = []
@@ -802,6 +862,7 @@ class Campaign(CampaignStore):
         from teeter.campaigns.asking.selection import choose_picks
         from teeter.campaigns.learning.training import measure_previous_encoder, train_model
 
+        self.judges.require_ended("No model learns while an audit goes on")
         state = state or self.load_state()
         settings = self.settings
         weights, facts = train_model(state, RoundSettings.from_settings(settings))
@@ -991,7 +1052,7 @@ class Campaign(CampaignStore):
                 obstacles[form] = str(error)
         return obstacles
 
-    def export(self, path: str | Path, form: str | None = None) -> int:
+    def export(self, path: str | Path, form: str | None = None, *, reveal: bool = False) -> int:
         """Write labels and predictions to a file.
 
         Args:
@@ -1002,17 +1063,24 @@ class Campaign(CampaignStore):
                 as it is. Open ``spreadsheet`` in a spreadsheet program, where a
                 text that begins with = + - or @ would otherwise run as a formula. ``xlsx`` has no
                 formulas.
+            reveal: whether to export although an audit goes on, whose judges the file shows.
+
+        Raises:
+            InputError: an audit goes on, or the format does not fit.
 
         Returns:
             How many items have a label, without withdrawn ones.
         """
         from teeter.campaigns.learning.training import predict_items, predict_out_of_fold
 
+        if not reveal:
+            self.judges.require_ended("The file would show what judges say of unanswered items")
         predicted: dict[str, tuple[str, float]] = {}
         out_of_fold: dict[str, dict[str, float]] = {}
         with self.reading() as view:
-            has_items = view.items.count() > 0
-        if has_items:
+            # An audit needs none.
+            has_features = view.encodings.has_vectors()
+        if has_features:
             state = self.load_state()
             predicted_classes = predict_items(state, RoundSettings.from_settings(self.settings))
             if predicted_classes is not None:
@@ -1057,18 +1125,19 @@ class Campaign(CampaignStore):
 
         return len(snapshot.without_withdrawn().consensus)
 
-    def to_frame(self, kind: str | None = None) -> Any:
+    def to_frame(self, kind: str | None = None, *, reveal: bool = False) -> Any:
         """Return your table with the labels: what ``export`` writes to a .csv file, with types.
 
         Args:
             kind: pandas or polars. By default the kind of data frame that the items came from, or
                 else pandas, or polars if only this is installed.
+            reveal: as in ``export``.
 
         Raises:
             MissingExtraError: the library is not installed.
         """
         with TemporaryDirectory(prefix="teeter-") as folder:
-            self.export(Path(folder) / "items.parquet")
+            self.export(Path(folder) / "items.parquet", reveal=reveal)
             return frame_of_export(Path(folder) / "items.parquet", kind)
 
 

@@ -1242,6 +1242,73 @@ class FinishReport:
     """For a promise about all labels in the file: the share of the items that is to have one."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class JudgeReport:
+    """How good the labels of a judge are, by the answers of people to items drawn at random."""
+
+    judge: str
+    """The column of its labels."""
+    confidence: str
+    """The column of its confidences; empty without one."""
+    accuracy: AccuracyEstimate
+    """The share of its labels that is right. The interval holds whenever you look."""
+    estimate: AccuracyEstimate | None
+    """The same by strata of label and confidence. The interval is for one look; None without draws.
+    """
+    curve: list[AccuracyEstimate]
+    """What ``accuracy`` was after fewer draws, from none."""
+    holds: bool | None
+    """Whether as much is right as the audit requires; None if that is open, or nothing is required.
+    """
+    more: int | None
+    """Further answers that would probably decide it; None if it is decided or nearly impossible."""
+    kappa: AgreementScore | None
+    """Cohen's kappa of the judge and people; None for too few draws."""
+    class_shares: list[ClassShare]
+    """The shares of the classes; ``predicted`` is what the judge says alone."""
+    by_column: dict[str, dict[str, AccuracyEstimate]]
+    """By column and value, the share of right labels; by the judge's own column first. All
+    intervals of a column hold together, for one look.
+    """
+    confusion: list[ClassAccuracy]
+    """What the judge takes the items of each class for."""
+    reliability: list[ReliabilityBin]
+    sentences: list[str]
+    """What it says, for people. The first is the verdict."""
+
+
+@dataclass(frozen=True)
+class JudgeComparison:
+    """By how much more of the first judge's labels are right, on the same items."""
+
+    first: str
+    second: str
+    difference: AgreementScore
+    """The interval is for one look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """What an audit has found out so far."""
+
+    items: int
+    """Items that every judge has labelled, from which the draws are."""
+    draws: int
+    """Random items that were answered, one after the other."""
+    unclear: int
+    """Those of them that people could not label. They count as not right."""
+    require: float | None
+    """The share that must be right; None if nothing is required."""
+    is_running: bool
+    """Whether items are still drawn. Until then, what judges say of the others is hidden."""
+    judges: list[JudgeReport]
+    comparisons: list[JudgeComparison]
+    people: AgreementScore | None
+    """The share of pairs of answers to the same item that agree; None for too few."""
+    sentences: list[str]
+    """What concerns all judges, for people."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """A promise at the moment in which it was written down."""

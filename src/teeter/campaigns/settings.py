@@ -7,6 +7,7 @@ This module imports the standard library only, so that all of them can have it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ _HEAD_OUTPUTS = {
 
 TEXT_SIMILARITY = 0.95
 """From this cosine on, texts are near copies."""
+
+_AUDIT_OVERLAP = 0.2
+"""The share of the items that several people answer, where an audit asks for several."""
 
 _AMOUNT = {"ge": 0}
 _NAMES = {"max_length": 100}
@@ -201,6 +205,21 @@ class Settings:
         must="the similarity of near copies must be from 0 to 1",
         offered=False,
     )
+    judges: dict[str, str] = setting(
+        {},
+        "Columns of labels to audit, each with the column of its confidences, if it has one. "
+        "Nobody sees them before an item is answered.",
+        changeable=False,
+        offered=False,
+    )
+    require: float | None = setting(
+        None,
+        "Share of its labels that a judge must have right, set before the first answer.",
+        limits={"ge": 0, "le": 1},
+        must="the share of labels that must be right is from 0 to 1",
+        changeable=False,
+        offered=False,
+    )
 
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
@@ -245,6 +264,23 @@ class Settings:
         measures the model.
         """
         return self.strategy == RANDOM_STRATEGY or self.is_shared(item_id)
+
+    def for_audit(
+        self, judges: Mapping[str, str], require: float | None, people: int = 1
+    ) -> Settings:
+        """Return the settings of an audit.
+
+        Args:
+            judges: columns of labels, each with the column of its confidences, or "".
+            require: the share of its labels that a judge must have right.
+            people: with 2 or more, a fifth of the items is asked of so many people.
+        """
+        if not judges:
+            raise InputError("An audit needs a column of labels (judges=).")
+        audit = replace(self, judges=dict(judges), require=require)
+        if people < 2:
+            return audit
+        return replace(audit, people=people, overlap=self.overlap or _AUDIT_OVERLAP)
 
     def require_cost(self) -> None:
         """Raise InputError if there is a budget, but no cost that could be counted against it."""

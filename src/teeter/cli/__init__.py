@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from teeter.base.version import __version__
+from teeter.cli.audit import audit
 from teeter.cli.bench import bench
 from teeter.cli.campaign import campaign, status
 from teeter.cli.export import export, export_model, finish, predict
@@ -41,6 +42,7 @@ campaign.command("model", rich_help_panel=Panel.RESULTS)(export_model)
 
 app.command("try", rich_help_panel=Panel.START)(try_sample)
 app.command(rich_help_panel=Panel.START)(serve)
+app.command(rich_help_panel=Panel.START)(audit)
 app.command(rich_help_panel=Panel.START)(status)
 app.command(rich_help_panel=Panel.START)(export)
 app.command(rich_help_panel=Panel.START)(predict)

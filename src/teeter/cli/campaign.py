@@ -960,22 +960,24 @@ def create_campaign(
         )
     with closing(campaign.database):
         _report_creation(campaign, items, location)
-        if columns.labels is None:
+        if columns.labels is None and not settings.judges:
             _report_unused_labels(items, campaign.classes.names())
 
 
 def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
     """Say what a new campaign holds, and what was left out."""
     result = campaign.imported
-    typer.echo(
-        f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
-        f"{result.labelled:,} of them labelled."
-    )
+    judges = campaign.settings.judges
+    labelled = f"{result.labelled:,} of them labelled"
+    if judges:
+        labelled = f"an audit of {list_some(list(judges), len(judges))}"
+    typer.echo(f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, {labelled}.")
     for note in result.notes:
         echo_wrapped(note)
     report_left_out_files(items)
     _report_failed_links([reason for _, reason in result.failed_items])
-    _report_encoding(campaign, result.encoding)
+    if not judges:
+        _report_encoding(campaign, result.encoding)
     if result.duplicates:
         count = pluralize(result.duplicates, "duplicate")
         example = _describe_duplicate(campaign, result.duplicate_items[0])

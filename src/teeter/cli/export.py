@@ -97,15 +97,24 @@ def export(
             raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")
         _require_new_output(history, file, overwrite)
 
-    with open_campaign(file) as opened, spinner("Writing"):
-        labelled = opened.export(out, format_name)
-        count = opened.items.count().items
-        if history is not None:
-            with atomic_text_file(history) as stream:
-                for event in opened.history():
-                    stream.write(json.dumps(event) + "\n")
-        # No one can see in a file that its predictions are older than its labels.
-        notes = [opened.finish.note(), opened.prediction_note()]
+    with open_campaign(file) as opened:
+        is_audit = opened.judges.is_running()
+        if is_audit:
+            typer.confirm(
+                "The audit goes on, and the file shows what judges say of items that are still to "
+                "be answered. Write it all the same?",
+                abort=True,
+                err=True,
+            )
+        with spinner("Writing"):
+            labelled = opened.export(out, format_name, reveal=is_audit)
+            count = opened.items.count().items
+            if history is not None:
+                with atomic_text_file(history) as stream:
+                    for event in opened.history():
+                        stream.write(json.dumps(event) + "\n")
+            # No one can see in a file that its predictions are older than its labels.
+            notes = [opened.finish.note(), opened.prediction_note()]
 
     items = pluralize(count, "item")
     have = "has" if labelled == 1 else "have"
@@ -401,12 +410,13 @@ def _repeat_terms(
     return options + (" --per-class" if per_class else "")
 
 
-def parse_share(text: str, option: str) -> float:
+def parse_share(text: str, option: str, *, may_be_all: bool = False) -> float:
     """Return a share that is written as a number or in percent.
 
     Args:
         text: what the user wrote.
         option: the name of the option, for the error.
+        may_be_all: whether it may be 100%.
 
     Raises:
         InputError: it is neither.
@@ -425,9 +435,11 @@ def parse_share(text: str, option: str) -> float:
     if is_percent:
         share /= 100
     # A plain 5 could mean 5% or 500%, so it is not guessed.
-    if not 0 < share < 1:
+    is_all = may_be_all and share == 1 and is_percent
+    if not (0 < share < 1 or is_all):
+        most = "at most" if may_be_all else "below"
         raise InputError(
-            f"{option} is {text!r}: it must be above 0% and below 100%, such as 5% or 0.05."
+            f"{option} is {text!r}: it must be above 0% and {most} 100%, such as 5% or 0.05."
         )
     return share
 

@@ -165,6 +165,10 @@ class ServedCampaign:
     """What you may do in the campaign."""
     is_team: bool
     """Whether several people work on the campaign."""
+    is_audit: bool
+    """Whether it has judges."""
+    is_auditing: bool
+    """Whether the audit goes on, so that no model is trained."""
 
 
 @dataclass(frozen=True)
@@ -390,6 +394,8 @@ class Workspace:
             news=self._describe_news(campaign, newest_model),
             permissions=sorted(permissions),
             is_team=campaign.people.is_team(),
+            is_audit=bool(settings.judges),
+            is_auditing=campaign.judges.is_running(),
         )
 
     def redact_paths(self, sentence: str) -> str:
@@ -527,7 +533,7 @@ class Workspace:
         self,
         source: Path,
         path: Path,
-        classes: Sequence[str],
+        classes: Sequence[str] | None,
         settings: Settings,
         *,
         columns: ItemColumns,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from teeter.campaigns.finish.audit import next_draws
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.records import Question
 from teeter.campaigns.settings import Settings
@@ -147,13 +148,10 @@ def _pick(
     Returns:
         Whether there was an item left to pick.
     """
-    from teeter.campaigns.asking.selection import choose_picks
-
     # Selecting takes seconds, so it happens outside of a transaction, under the lock.
     try:
-        state = state or campaign.load_state()
         settings = campaign.settings
-        picks = choose_picks(state, RoundSettings.from_settings(settings), count)
+        picks, version = _choose_picks(campaign, count, state)
     except BaseException:
         with campaign.writing() as change:
             change.locks.release(LockName.PICKING, lock)
@@ -168,11 +166,25 @@ def _pick(
             open_picks = change.picks.open_picks(annotator, n)
             missing = n - len(open_picks)
 
-        store_picks(
-            change, annotator, picks, settings=settings, missing=missing, version=state.version
-        )
+        store_picks(change, annotator, picks, settings=settings, missing=missing, version=version)
 
     return any(pick.asked for pick in picks)
+
+
+def _choose_picks(
+    campaign: Campaign, count: int, state: RoundState | None
+) -> tuple[list[Pick], int]:
+    """Return picks, and the version of the model that made them."""
+    with campaign.reading() as view:
+        # An audit needs no features: its draws are in an order of their own.
+        if view.finishes.is_auditing():
+            return next_draws(view, count), view.models.newest_version()
+
+    from teeter.campaigns.asking.selection import choose_picks
+
+    state = state or campaign.load_state()
+    settings = RoundSettings.from_settings(campaign.settings)
+    return choose_picks(state, settings, count), state.version
 
 
 def store_picks(
@@ -231,7 +243,7 @@ def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None = None) -
     """
     with campaign.writing() as change:
         missing = n - change.picks.count_ready()
-        if missing <= 0 or has_only_unencoded_items(change):
+        if missing <= 0 or (has_only_unencoded_items(change) and not change.finishes.is_auditing()):
             return True
 
         lock = change.locks.acquire(LockName.PICKING, _PICK_LOCK_SECONDS)

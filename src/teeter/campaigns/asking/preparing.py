@@ -67,10 +67,19 @@ class Preparation:
         """
         batch = self.campaign.settings.batch or batch
         with self.campaign.reading() as view:
-            if has_only_unencoded_items(view):
+            is_audit = view.finishes.is_auditing()
+            if has_only_unencoded_items(view) and not is_audit:
                 return QuestionsReady(is_finished=False, explanations={})
             waiting = [pick.item for pick in view.picks.open_picks(annotator)]
         has_few = len(waiting) <= batch // 2
+        if is_audit:
+            # No model learns from an audit before it is ended.
+            if has_few:
+                waiting = [
+                    question.item for question in self.campaign.ask(len(waiting) + batch, annotator)
+                ]
+            keep_ready(self.campaign, batch)
+            return QuestionsReady(is_finished=not waiting, explanations={})
 
         # While many items wait, a model is trained after a whole batch of new labels. When items
         # are about to be picked anyway, half a batch is enough to make the picks better.

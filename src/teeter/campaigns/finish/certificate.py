@@ -120,6 +120,11 @@ def certificate_id(content: Mapping[str, Any]) -> str:
 
 def certificate_page(content: Mapping[str, Any]) -> str:
     """Return a certificate as an HTML page without scripts, fonts or links to elsewhere."""
+    return render_document("certificate.html.jinja", content)
+
+
+def render_document(template: str, content: Mapping[str, Any]) -> str:
+    """Return a template of this folder, filled in."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -132,7 +137,7 @@ def certificate_page(content: Mapping[str, Any]) -> str:
         # A name that is misspelt in the template fails instead of printing nothing.
         undefined=StrictUndefined,
     )
-    return environment.get_template("certificate.html.jinja").render(content)
+    return environment.get_template(template).render(content)
 
 
 def says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:

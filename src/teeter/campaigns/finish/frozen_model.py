@@ -308,15 +308,20 @@ def store_finish(change: Writing, finish: FrozenFinish, who: str) -> None:
     )
 
 
-def load_finish(view: Reading) -> FrozenFinish | None:
-    """Return the newest frozen model, or None before the first or after its promise ended."""
-    stored = view.finishes.newest()
+def load_finish(view: Reading, number: int | None = None) -> FrozenFinish | None:
+    """Return the frozen model of an attempt; None if there is none.
+
+    Args:
+        number: the attempt. By default the newest one, unless its promise has ended.
+    """
+    stored = view.finishes.newest() if number is None else view.finishes.get(number)
     if stored is None:
         return None
 
     classes = view.classes.names()
     arrays = load(stored.frozen)
     terms = json.loads(stored.terms)
+    terms.pop("ended", None)
     groups = []
     for position, group in enumerate(terms.pop("groups")):
         steps = tuple(Step(**step) for step in group["steps"])

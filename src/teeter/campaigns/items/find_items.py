@@ -137,6 +137,8 @@ class ItemTable:
     """The positions of the items in ``row_ids``, by item id."""
     labels: ItemLabels
     predictions: ItemPredictions
+    hidden: Integers
+    """The positions of items that are found by their text and the shown columns alone."""
 
     def find(
         self, query: ItemQuery, cosines: Floats | None, text_ranks: Integers | None
@@ -158,8 +160,7 @@ class ItemTable:
             predicted = self.predictions.predicted
             is_hit &= (labels != NONE) & (predicted != NONE) & (labels != predicted)
         if query.search or query.columns:
-            found = self.view.items.search(query.search, query.columns)
-            is_hit &= np.isin(self.row_ids, found)
+            is_hit &= self._have_text(query)
         if query.indices:
             encoded = np.array(self.view.encodings.encoded_row_ids(), dtype=np.int64)
             known = [index for index in query.indices if index < len(encoded)]
@@ -177,6 +178,20 @@ class ItemTable:
         is_descending = query.descending or order is ItemSort.SIMILARITY
         # NaN comes last, whichever sign the other values have.
         return hits[np.argsort(-values if is_descending else values, kind="stable")]
+
+    def _have_text(self, query: ItemQuery) -> Booleans:
+        """Return which items have the text and the values in columns that a query asks for."""
+        found = np.isin(self.row_ids, self.view.items.search(query.search, query.columns))
+        if not len(self.hidden):
+            return found
+
+        shown = self.view.settings.show
+        visible = np.zeros(len(self.row_ids), dtype=np.bool_)
+        if all(name in shown for name, _ in query.columns):
+            row_ids = self.view.items.search(query.search, query.columns, in_cells=False)
+            visible = np.isin(self.row_ids, row_ids)
+        found[self.hidden] = visible[self.hidden]
+        return found
 
     def _index_of(self, name: str) -> int:
         # An unknown class is that of no item.

@@ -110,6 +110,9 @@ class Items(Part):
         with self._campaign.reading() as view:
             stored = view.items.get(item)
             rows = view.tables.for_items([stored.row_id])
+            row_ids, _ = self._all_items(view)
+            is_hidden = stored.row_id in row_ids[self._hidden(view)]
+            shown = view.settings.show
 
         if stored.row_id not in rows:
             return {}
@@ -118,6 +121,7 @@ class Items(Part):
         return {
             name: drop_infinite(typed_value(cell, types[name]))
             for name, cell in row.values().items()
+            if name in shown or not is_hidden
         }
 
     def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -348,6 +352,7 @@ class Items(Part):
             positions=positions,
             labels=self._labels(view),
             predictions=self._predictions(view),
+            hidden=self._hidden(view),
         )
 
     @cached_by(lambda _, view: view.items.newest_row_id())
@@ -416,6 +421,15 @@ class Items(Part):
             if item in in_view or not labelled[positions[item]]
         ]
         return np.union1d(waiting, np.array(draws, dtype=np.int64)).astype(np.int64)
+
+    def _hidden(self, view: Reading) -> Integers:
+        """Return the positions of the items of which nobody sees more than annotators do.
+
+        In an audit, the other columns have what judges say, or may give it away.
+        """
+        if not view.settings.judges:
+            return np.zeros(0, dtype=np.int64)
+        return self._waiting_blind(view)
 
     def _describe_hits(
         self, view: Reading, table: ItemTable, positions: Integers, cosines: Floats | None

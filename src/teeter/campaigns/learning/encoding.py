@@ -196,6 +196,9 @@ def _is_provisional(encoding: StoredEncoding) -> bool:
 def has_unencoded_items(store: CampaignStore) -> bool:
     """Return whether an encoder has items left to encode."""
     with store.reading() as view:
+        # An audit needs no features before it is ended.
+        if view.finishes.is_auditing():
+            return False
         current = view.encodings.current()
         if current is None:
             return store.settings.kind != ItemKind.FEATURES and view.items.count() > 0

@@ -237,7 +237,7 @@ class Review(Part):
         Answers about withdrawn items do not count.
         """
         with self._campaign.reading() as view:
-            return self._measure_agreement(view)
+            return self.agreement_in(view)
 
     def bulk_agreement(self) -> AccuracyEstimate | None:
         """Return how many answers in bulk agree with the blind ones that check them, if any do."""
@@ -245,7 +245,8 @@ class Review(Part):
             return measure_bulk_agreement(view)
 
     @cached_by(_newest_change)
-    def _measure_agreement(self, view: Reading) -> Agreement:
+    def agreement_in(self, view: Reading) -> Agreement:
+        """Return how far annotators agree, as a transaction sees it."""
         answers = self.snapshot(view).without_withdrawn().answers
         # Whoever saw the same prediction agrees because of it.
         blind = [answer for answer in answers if answer.origin.is_blind]

@@ -293,6 +293,7 @@ def store_predictions(
     name = validate_source_name(source_name)
 
     with store.writing() as change:
+        require_no_judge(change, name)
         item_ids = {item.item_id for item in change.items.all()}
         aliases = change.items.aliases()
         classes = set(change.classes.names())
@@ -339,6 +340,15 @@ def store_predictions(
         missing=len(item_ids) - len(usable),
         sentences=sentences,
     )
+
+
+def require_no_judge(view: Reading, name: str) -> None:
+    """Raise InputError if a source is a judge of the campaign's audit, whose labels must stay."""
+    if name in view.settings.judges:
+        raise InputError(
+            f"{name!r} is a judge of the audit, whose labels cannot change: give the predictions "
+            "another name."
+        )
 
 
 def validate_source_name(name: str) -> str:

@@ -19,6 +19,7 @@ from teeter.campaigns.suggestions.sources import (
     measure_sources,
     parse_predictions,
     read_predictions,
+    require_no_judge,
     store_predictions,
     visible_suggestions,
 )
@@ -144,4 +145,5 @@ class Suggestions(Part):
             if change.suggestions.was_removed(name):
                 return
             source = change.suggestions.source(name)
+            require_no_judge(change, name)
             change.suggestions.remove_source(source, who)

@@ -261,8 +261,13 @@ def create_campaign(
     *,
     name: Annotated[str, Form(max_length=80)],
     classes: Annotated[
-        str, Form(max_length=10_000, description="Comma-separated. Quote names with commas.")
-    ],
+        str,
+        Form(
+            max_length=10_000,
+            description="Comma-separated. Quote names with commas. In an audit, by default the "
+            "labels of the judges.",
+        ),
+    ] = "",
     file: Annotated[
         UploadFile | None, File(description="A table, JSON, or a .zip of images.")
     ] = None,
@@ -282,6 +287,16 @@ def create_campaign(
     image: Annotated[
         str, Form(max_length=200, description="A column of links to images, instead of texts.")
     ] = "",
+    judges: Annotated[
+        str, Form(max_length=10_000, description="Comma-separated columns of labels to audit.")
+    ] = "",
+    confidences: Annotated[
+        str, Form(max_length=10_000, description="Their columns of confidences, in this order.")
+    ] = "",
+    require: Annotated[
+        float | None,
+        Form(ge=0, le=1, allow_inf_nan=False, description="The share that must be right."),
+    ] = None,
     settings: Annotated[Settings, Depends(settings_from_form)],
 ) -> Job[CreatedCampaign]:
     """Create a campaign from an uploaded file or a folder of images, in the background.
@@ -293,8 +308,14 @@ def create_campaign(
     workspace = get_workspace(request)
 
     # All is checked before the upload is saved.
-    class_names = validate_classes(_split_names(classes))
-    shortcuts_by_class(class_names, settings.keys)
+    class_names = None
+    judge_names = [column for column in _split_names(judges) if column]
+    if judge_names:
+        columns_of = [*_split_names(confidences), *[""] * len(judge_names)]
+        settings = settings.for_audit(dict(zip(judge_names, columns_of, strict=False)), require)
+    if classes or not judge_names:
+        class_names = validate_classes(_split_names(classes))
+        shortcuts_by_class(class_names, settings.keys)
     require_own_encoder(settings.encoder or AUTO)
     settings.require_cost()
     settings.require_strategy()

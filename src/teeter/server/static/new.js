@@ -40,6 +40,19 @@ function showClasses({ classes, proposed }) {
   if (classes.length) form.elements.classes.value = classes.map(([name]) => quoteName(name)).join(", ");
 }
 
+// The classes of an audit are the labels that it audits, unless others are named.
+function showAudit() {
+  const isAudit = Boolean(form.elements.judges.value);
+  byId("audit").hidden = !isAudit;
+  form.elements.labels.parentElement.hidden = isAudit;
+  form.elements.classes.required = !isAudit;
+  if (isAudit) {
+    form.elements.labels.value = "";
+    form.elements.classes.value = "";
+    byId("counts").textContent = `The labels in ${form.elements.judges.value}, unless you name others.`;
+  } else byId("counts").textContent = "";
+}
+
 function showSource(preview) {
   const { columns, rows, proposed, sheets, links, notes } = preview;
   sayReading(notes.join(" "));
@@ -67,6 +80,9 @@ function showSource(preview) {
   // A column called id is used in any case.
   fillSelect("id_column", columns, proposed.id, proposed.id ? undefined : "none: by the texts");
   fillSelect("labels", columns, proposed.labels, "none");
+  fillSelect("judges", columns, null, "none: label the items");
+  fillSelect("confidences", columns, null, "none");
+  showAudit();
   byId("shown").replaceChildren(
     byId("shown").firstElementChild,
     ...columns.map((name) => element("label", { class: "check" }, element("input", { type: "checkbox", value: name }), ` ${name}`)),
@@ -133,6 +149,7 @@ async function choose(event) {
     const preview = await askAgain({ sheet: form.elements.sheet.value, labels: value });
     if (preview) showClasses(preview);
   } else if (name === "labels") byId("counts").textContent = "";
+  else if (name === "judges") showAudit();
   else if (name === "text") byId("template").hidden = !isTemplate();
 }
 
@@ -140,6 +157,11 @@ function readForm() {
   const body = new FormData(form);
   const hasFile = Boolean(body.get("file")?.name);
   body.delete("file");
+  const isAudit = Boolean(upload && form.elements.judges.value);
+  if (isAudit) {
+    for (const name of ["judges", "confidences"]) body.set(name, quoteName(body.get(name)));
+  } else for (const name of ["judges", "confidences", "require"]) body.delete(name);
+  if (!body.get("require")) body.delete("require");
   for (const name of ["sheet", "text", "image", "id_column", "labels"]) {
     if (!upload || byId("source").hidden) body.delete(name);
   }

@@ -213,7 +213,9 @@ class TaskHandlers:
             sentences.append(f"{pluralize(len(problems), 'row')} cannot be read: {problems[0]}")
         return LabelledFile(upload, n_labelled, sentences)
 
-    def export(self, location: str, report: ReportStatus, *, form: str, folder: str) -> str:
+    def export(
+        self, location: str, report: ReportStatus, *, form: str, folder: str, reveal: bool = False
+    ) -> str:
         """Write labels and predictions, or the model, into ``folder``, and return the file."""
         into = Path(tempfile.mkdtemp(dir=folder))
         if form == MODEL_FORM:
@@ -221,7 +223,7 @@ class TaskHandlers:
             save_classifier(self.campaign(location).classifier(), path)
         else:
             path = into / f"labels{format_suffix(form)}"
-            self.campaign(location).export(path, form)
+            self.campaign(location).export(path, form, reveal=reveal)
         if path.is_dir():
             archive_path = path.with_suffix(".zip")
             with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -298,7 +300,7 @@ def create_campaign(
     target: Path,
     *,
     source: str,
-    classes: Sequence[str],
+    classes: Sequence[str] | None,
     settings: Settings,
     columns: ItemColumns,
 ) -> ImportResult:

@@ -249,6 +249,7 @@ class LabelStudio:
             ServerUnavailableError: Label Studio does not answer; a later sync may succeed.
             ServerError: Label Studio refuses, or the project is gone.
         """
+        self.campaign.judges.require_ended("Tasks would show what judges say before an answer")
         # Fails before anything is written if this is no Label Studio or the token is wrong.
         self.client.get_current_user()
 

@@ -234,12 +234,15 @@ class ItemQueries(Queries):
         beginnings = self._scalars(items.order_by(ITEMS.id))
         return [content or "" for content in beginnings]
 
-    def search(self, text: str = "", columns: Sequence[tuple[str, str]] = ()) -> list[int]:
+    def search(
+        self, text: str = "", columns: Sequence[tuple[str, str]] = (), *, in_cells: bool = True
+    ) -> list[int]:
         """Return the row ids of the items with a text, and with values in columns.
 
         Args:
             text: part of the content, of the item id or of a cell, in upper or lower case.
             columns: columns, each with the text that its cell must be equal to.
+            in_cells: whether the text may be in a cell.
 
         Raises:
             InputError: the search has a character that no stored text has.
@@ -250,8 +253,11 @@ class ItemQueries(Queries):
             # autoescape: a user who searches for 100% means the character, not any text.
             in_content = ITEMS.content.icontains(text, autoescape=True)
             in_id = ITEMS.key.icontains(text, autoescape=True)
-            in_columns = ITEMS.id.in_(items_with_text(self._connection, text, ignore_case=True))
-            query = query.where(or_(in_content, in_id, in_columns))
+            places = [in_content, in_id]
+            if in_cells:
+                cells = items_with_text(self._connection, text, ignore_case=True)
+                places.append(ITEMS.id.in_(cells))
+            query = query.where(or_(*places))
 
         for _, value in columns:
             require_valid_unicode(value, "value of a column")

@@ -341,6 +341,8 @@ class PickQueries(Queries):
         if self._transaction.settings.strategy != RANDOM_STRATEGY:
             to_answer = to_answer.where(ITEMS.annotators_needed > 1)
         waiting.update(self._scalars(to_answer))
+        # Who is still to be asked may look for it before.
+        waiting.update(self._scalars(items.where(ITEMS.annotators_missing > 0)))
         return waiting
 
     def random_items(self) -> set[str]:
@@ -560,6 +562,15 @@ class PickQueries(Queries):
             schema.picks,
             PICKS.state == PickState.READY,
             PICKS.arm == PickArm.PICKED,
+            PICKS.batch_id.in_(ahead.with_only_columns(BATCHES.id)),
+        )
+
+    def remove_all_ready(self) -> None:
+        """Remove all picks made ahead, those drawn at random too: they are drawn no more."""
+        ahead = self._own(schema.batches).where(BATCHES.annotator.is_(None))
+        self._delete(
+            schema.picks,
+            PICKS.state == PickState.READY,
             PICKS.batch_id.in_(ahead.with_only_columns(BATCHES.id)),
         )
 

@@ -147,6 +147,21 @@ class FinishQueries(Queries):
             return None
         return row
 
+    def get(self, number: int) -> Row[Any] | None:
+        """Return an attempt as it is stored, ended or not; None if there is none of the number."""
+        is_attempt = FINISHES.number == number
+        return self._execute(self._own(schema.finishes).where(is_attempt)).first()
+
+    def is_auditing(self) -> bool:
+        """Return whether the campaign is an audit that has not been ended: all its items are drawn.
+
+        Other promises ask for some draws, and an audit that is ended for no more.
+        """
+        if not self._transaction.settings.judges:
+            return False
+        audit = self.get(1)
+        return audit is not None and audit.asked_draws == len(json.loads(audit.item_ids))
+
     def end(self, who: str) -> None:
         """End the promise that was started, if one was: its model says nothing about the rest."""
         row = self.newest()

@@ -1,0 +1,451 @@
+"""What an audit has found out: ``campaign.judges``.
+
+Everything here reads the database and returns at once. Nothing loads torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from teeter.base.array_types import Booleans, Floats, Integers
+from teeter.base.wording import pluralize
+from teeter.campaigns.finish.bounds import JUDGE_PRIOR, draws_to_decide, running_bounds
+from teeter.campaigns.finish.certificate import render_document
+from teeter.campaigns.finish.estimates import (
+    FEWEST_DRAWS,
+    estimate_class_shares,
+    measure_reliability,
+)
+from teeter.campaigns.finish.frozen_model import FrozenFinish, load_finish
+from teeter.campaigns.finish.judge_estimates import (
+    compare_judges,
+    estimate_judged,
+    exact_interval,
+    group_judged,
+    tells_right_from_wrong,
+)
+from teeter.campaigns.finish.report import SetState, percent
+from teeter.campaigns.items.columns import format_cell
+from teeter.campaigns.learning.stopping import estimate_accuracy
+from teeter.campaigns.records import (
+    DEFAULT_ANNOTATOR,
+    AccuracyEstimate,
+    AgreementScore,
+    AuditReport,
+    ClassAccuracy,
+    JudgeComparison,
+    JudgeReport,
+    ReliabilityBin,
+)
+from teeter.campaigns.review.annotators import cohen_kappa
+from teeter.campaigns.review.consensus import CampaignSnapshot
+from teeter.campaigns.store import Part, Reading, cached_by
+from teeter.errors import InputError
+
+ALPHA = 0.05
+"""The probability with which an interval may miss the truth."""
+
+_CURVE_POINTS = 60
+"""Points of the curve of the interval at most."""
+
+_MOST_VALUES = 20
+"""Values of a column by which errors are listed."""
+
+_FEWEST_PER_VALUE = 5
+"""Draws per value of such a column, on average. Columns of ids and texts have fewer."""
+
+_MANY_RIGHT = 50
+"""Draws, all of which are right, after which a judge may be the labels of people themselves."""
+
+
+class Judges(Part):
+    """The judges of an audit, and how good their labels are."""
+
+    def report(self) -> AuditReport:
+        """Return what the answers so far say of each judge. It may be asked for after every one.
+
+        Raises:
+            InputError: the campaign is no audit.
+        """
+        with self._campaign.reading() as view:
+            return self._report(view)
+
+    @cached_by(lambda _, view: view.history.newest_row_id())
+    def _report(self, view: Reading) -> AuditReport:
+        review = self._campaign.review
+        audit = load_finish(view, 1)
+        if not view.settings.judges or audit is None:
+            raise InputError(
+                "This campaign is no audit: create one with teeter audit, or Campaign.audit."
+            )
+        return _make_report(view, audit, review.snapshot(view), review.agreement_in(view).observed)
+
+    def page(self) -> str:
+        """Return the report as an HTML page to save or print, without scripts or links."""
+        report = self.report()
+        with self._campaign.reading() as view:
+            issued = view.now()
+        content = {"report": report, "campaign": self._campaign.name, "issued": issued}
+        return render_document("audit.html.jinja", content)
+
+    def is_running(self) -> bool:
+        """Return whether the campaign is an audit that has not been ended."""
+        with self._campaign.reading() as view:
+            return self._is_running(view)
+
+    @cached_by(lambda _, view: view.history.newest_row_id())
+    def _is_running(self, view: Reading) -> bool:
+        return view.finishes.is_auditing()
+
+    def end(self, *, who: str = DEFAULT_ANNOTATOR) -> AuditReport:
+        """End the audit: no further items are drawn, and what judges say is hidden no more.
+
+        The campaign is an ordinary one from then on, in which the judges are sources of
+        suggestions. A second call changes nothing.
+
+        Raises:
+            InputError: the campaign is no audit.
+        """
+        self.report()
+        with self._campaign.writing() as change:
+            if change.finishes.is_auditing():
+                answered = _count_draws(change, self._campaign.review.snapshot(change))
+                change.finishes.set_asked_draws(1, answered, who)
+                change.picks.remove_all_ready()
+        return self.report()
+
+    def require_ended(self, reason: str) -> None:
+        """Raise InputError while the audit goes on.
+
+        Args:
+            reason: why something must wait for its end.
+        """
+        if self.is_running():
+            raise InputError(f"{reason}: end the audit first.")
+
+
+def _count_draws(view: Reading, snapshot: CampaignSnapshot) -> int:
+    audit = load_finish(view, 1)
+    assert audit is not None  # checked by the caller
+    return SetState.read(audit, snapshot, view.classes.names()).n_draws
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """What people say of the first n of N items, in the order of the draws."""
+
+    items: list[str]
+    """(N,) the ids."""
+    labels: Integers
+    """(n,) what people say, -1 where they gave no label."""
+    values: dict[str, list[str]]
+    """By column, the cell of each drawn item, (n,)."""
+    classes: list[str]
+    require: float | None
+
+
+def _make_report(
+    view: Reading,
+    audit: FrozenFinish,
+    snapshot: CampaignSnapshot,
+    people: AgreementScore | None,
+) -> AuditReport:
+    settings = view.settings
+    classes = view.classes.names()
+    state = SetState.read(audit, snapshot, classes)
+    drawn_labels = state.labels[: state.n_draws]
+    values = _read_values(view, audit.items[: state.n_draws])
+    draws = _Draws(audit.items, drawn_labels, values, classes, settings.require)
+
+    reports = []
+    rights: dict[str, Booleans] = {}
+    sources = {source.name: source for source in view.suggestions.sources()}
+    for judge, confidence in settings.judges.items():
+        if judge not in sources:
+            continue  # removed after the audit was ended
+        index_of_class = {name: index for index, name in enumerate(classes)}
+        said = {entry.item: entry for entry in view.suggestions.of_source(sources[judge])}
+        labels = np.full(len(audit.items), -2, dtype=np.int64)
+        confidences = np.full(len(audit.items), np.nan)
+        for place, item in enumerate(audit.items):
+            if item in said:
+                labels[place] = index_of_class[said[item].label]
+                probability = said[item].probability
+                confidences[place] = np.nan if probability is None else probability
+        rights[judge] = drawn_labels == labels[: state.n_draws]
+        reports.append(_report_judge(judge, confidence, labels, confidences, draws))
+
+    comparisons = []
+    if state.n_draws >= FEWEST_DRAWS:
+        for first, second in combinations(rights, 2):
+            difference = compare_judges(rights[first], rights[second])
+            comparisons.append(JudgeComparison(first, second, difference))
+
+    unclear = int((drawn_labels < 0).sum())
+    report = AuditReport(
+        items=len(audit.items),
+        draws=state.n_draws,
+        unclear=unclear,
+        require=settings.require,
+        is_running=audit.asked_draws == len(audit.items),
+        judges=reports,
+        comparisons=comparisons,
+        people=people,
+        sentences=[],
+    )
+    report.sentences.extend(_describe_audit(report))
+    return report
+
+
+def _read_values(view: Reading, items: Sequence[str]) -> dict[str, list[str]]:
+    """Return the cells of items by column, for columns of few values."""
+    stored = view.items.by_id(items)
+    rows = view.tables.for_items([stored[item].row_id for item in items])
+    cells: dict[str, list[str]] = {}
+    names = [column.name for column in view.tables.columns()]
+    judged = {name for pair in view.settings.judges.items() for name in pair}
+    for name in names:
+        if name in judged or not name:
+            continue
+        column = []
+        for item in items:
+            row = rows.get(stored[item].row_id)
+            value = None if row is None else row.values().get(name)
+            column.append("" if value is None else format_cell(value))
+        n_values = len(set(column))
+        if 2 <= n_values <= min(_MOST_VALUES, len(items) // _FEWEST_PER_VALUE):
+            cells[name] = column
+    return cells
+
+
+def _report_judge(
+    judge: str, confidence: str, labels: Integers, confidences: Floats, draws: _Draws
+) -> JudgeReport:
+    """Return what the draws say of one judge.
+
+    Args:
+        labels: (N,) what it says, in the order of the draws.
+        confidences: (N,) NaN where it says nothing.
+    """
+    size = len(labels)
+    n_draws = len(draws.labels)
+    drawn = np.arange(n_draws)
+    is_right = draws.labels == labels[:n_draws]
+    lows, highs = running_bounds(size, ~is_right, ALPHA, JUDGE_PRIOR)
+    counts = np.unique(np.linspace(0, n_draws, _CURVE_POINTS).astype(np.int64)).tolist()
+    rights = np.concatenate([[0], np.cumsum(is_right)]).tolist()
+    curve = [
+        AccuracyEstimate(
+            share=rights[n] / n if n else 0.0,
+            low=1 - int(highs[n]) / size,
+            high=1 - int(lows[n]) / size,
+            total=n,
+            right=rights[n],
+        )
+        for n in counts
+    ]
+    accuracy = curve[-1]
+
+    estimate = None
+    has_confidences = not np.isnan(confidences).all()
+    if n_draws:
+        groups = group_judged(labels, confidences if has_confidences else None)
+        estimate = estimate_judged(groups, drawn, is_right)
+
+    holds, more = None, None
+    if draws.require is not None:
+        holds, more = _judge_requirement(draws.require, accuracy, size)
+
+    reliability: list[ReliabilityBin] = []
+    has_confidence = ~np.isnan(confidences[:n_draws])
+    if has_confidences:
+        reliability = measure_reliability(
+            confidences[:n_draws][has_confidence], is_right[has_confidence]
+        )
+    said = labels[:n_draws]
+    report = JudgeReport(
+        judge=judge,
+        confidence=confidence,
+        accuracy=accuracy,
+        estimate=estimate,
+        curve=curve,
+        holds=holds,
+        more=more,
+        kappa=cohen_kappa(draws.labels, said),
+        class_shares=estimate_class_shares(
+            draws.classes, labels, drawn, draws.labels, np.zeros(0, dtype=np.int64)
+        ),
+        by_column=_errors_by_column(judge, said, is_right, draws),
+        confusion=_confuse(said, draws),
+        reliability=reliability,
+        sentences=[],
+    )
+    tells = tells_right_from_wrong(confidences[:n_draws][has_confidence], is_right[has_confidence])
+    report.sentences.extend(_describe_judge(report, draws.require, tells))
+    return report
+
+
+def _judge_requirement(
+    require: float, accuracy: AccuracyEstimate, size: int
+) -> tuple[bool | None, int | None]:
+    """Return whether a requirement is met, and how many more answers would probably tell."""
+    if accuracy.low >= require:
+        return True, None
+    if accuracy.high < require:
+        return False, None
+    limit = math.floor((1 - require) * size + 1e-9)
+    wrong = accuracy.total - accuracy.right
+    more = draws_to_decide(size, accuracy.total, wrong, limit, alpha=ALPHA, prior=JUDGE_PRIOR)
+    return None, more
+
+
+def _errors_by_column(
+    judge: str, said: Integers, is_right: Booleans, draws: _Draws
+) -> dict[str, dict[str, AccuracyEstimate]]:
+    columns: dict[str, list[str]] = {
+        judge: [draws.classes[k] if k >= 0 else "" for k in said.tolist()]
+    }
+    columns |= draws.values
+    by_column = {}
+    for column, values in columns.items():
+        counts = Counter(values)
+        rights = Counter(value for value, right in zip(values, is_right, strict=True) if right)
+        by_value = {}
+        for value, total in counts.most_common():
+            # Bonferroni: so many intervals hold together.
+            low, high = exact_interval(rights[value], total, ALPHA / len(counts))
+            share = rights[value] / total
+            by_value[value] = AccuracyEstimate(share, low, high, total, rights[value])
+        by_column[column] = by_value
+    return by_column
+
+
+def _confuse(said: Integers, draws: _Draws) -> list[ClassAccuracy]:
+    """Return what a judge takes the items of each class for, by the labels of people."""
+    counts: Counter[tuple[int, int]] = Counter(
+        zip(draws.labels.tolist(), said.tolist(), strict=True)
+    )
+    rows = []
+    for k, label in enumerate(draws.classes):
+        taken_for = {name: counts[k, j] for j, name in enumerate(draws.classes)}
+        by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
+        shown = {name: count for name, count in by_count if count}
+        accuracy = estimate_accuracy(taken_for[label], sum(taken_for.values()))
+        rows.append(ClassAccuracy(label, shown, accuracy))
+    return rows
+
+
+def at_least(share: float) -> str:
+    """Return a share in percent, rounded down.
+
+    Example:
+        >>> at_least(0.8999), at_least(1.0)
+        ('89.9%', '100%')
+    """
+    return f"{math.floor(1000 * share + 1e-9) / 10:g}%"
+
+
+def at_most(share: float) -> str:
+    """Return a share in percent, rounded up.
+
+    Example:
+        >>> at_most(0.8991), at_most(0.5)
+        ('90%', '50%')
+    """
+    return f"{math.ceil(1000 * share - 1e-9) / 10:g}%"
+
+
+def _describe_judge(report: JudgeReport, require: float | None, tells: bool | None) -> list[str]:
+    """Return what a report says of a judge as sentences. The first is the verdict."""
+    accuracy = report.accuracy
+    if not accuracy.total:
+        return [f"Nothing is known of {report.judge} yet: answer some items."]
+
+    between = f"{at_least(accuracy.low)} to {at_most(accuracy.high)}"
+    sentences = [
+        f"{report.judge} is right on {between} of the items: {accuracy.right:,} of "
+        f"{pluralize(accuracy.total, 'random item')} agree with people."
+    ]
+    if require is not None:
+        sentences.insert(0, _describe_verdict(report, require))
+
+    kappa = report.kappa
+    if kappa is not None and kappa.low <= 0 and accuracy.total >= FEWEST_DRAWS:
+        sentences.append(
+            f"The labels of {report.judge} give no signal so far: it agrees with people no more "
+            "often than chance would."
+        )
+    if tells is False:
+        sentences.append(
+            f"Its confidence gives no signal so far: {report.judge} is no surer where it is right."
+        )
+    if report.reliability:
+        n_items = sum(entry.items for entry in report.reliability)
+        said = sum(entry.confidence * entry.items for entry in report.reliability) / n_items
+        right = sum(entry.right * entry.items for entry in report.reliability) / n_items
+        sentences.append(
+            f"It says it is right on {said:.0%}; it is on {right:.0%} of the same items."
+        )
+    if accuracy.right == accuracy.total >= _MANY_RIGHT:
+        sentences.append(
+            f"All {accuracy.total:,} are right: check that {report.judge} is not the labels of "
+            "people themselves."
+        )
+    return sentences
+
+
+def _describe_verdict(report: JudgeReport, require: float) -> str:
+    accuracy = report.accuracy
+    asked = f"{report.judge}: right on at least {percent(require)}"
+    if report.holds:
+        return f"{asked}? Yes, at least {at_least(accuracy.low)}."
+    if report.holds is False:
+        return f"{asked}? No, at most {at_most(accuracy.high)}."
+    if report.more is None:
+        return f"{asked}? Not decided, and too close to decide before nearly all are answered."
+    return (
+        f"{asked}? Not decided yet: about {pluralize(report.more, 'more answer')} would "
+        "probably decide it."
+    )
+
+
+def _describe_audit(report: AuditReport) -> list[str]:
+    sentences = []
+    if report.unclear:
+        items = pluralize(report.unclear, "random item was", "random items were")
+        sentences.append(
+            f"{items} skipped, flagged or marked as unsure: no label of a judge counts as right "
+            "there."
+        )
+    for comparison in report.comparisons:
+        difference = comparison.difference
+        better, worse = comparison.first, comparison.second
+        low, high = difference.low, difference.high
+        if difference.value < 0:
+            better, worse = worse, better
+            low, high = -high, -low
+        if low > 0:
+            sentences.append(
+                f"{better} is better than {worse} by {100 * low:.1f} to {100 * high:.1f} points, "
+                "on the same items."
+            )
+        else:
+            sentences.append(f"Which of {better} and {worse} is better is not known yet.")
+    if report.people is not None:
+        people = report.people
+        sentences.append(
+            f"Two people agree on {people.value:.0%} ({people.low:.0%} to {people.high:.0%}) of "
+            "the items that both answered: no judge can be expected to agree with people more."
+        )
+    if report.judges and report.draws:
+        sentences.append(
+            "The verdict and the share of right labels hold with 95% confidence each, whenever "
+            "you look. All other intervals are for a single look."
+        )
+    return sentences
