@@ -19,10 +19,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 import teeter
+from campaigns.finish.audits import answer_rightly, make_audit
 from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.classes import Classes
+from teeter.campaigns.finish.audit_report import Judges
 from teeter.campaigns.finish.finish import Finish
 from teeter.campaigns.items.items import Items
 from teeter.campaigns.people import People
@@ -48,6 +50,7 @@ from teeter.client import (
     RemoteClasses,
     RemoteFinish,
     RemoteItems,
+    RemoteJudges,
     RemotePeople,
     RemoteReview,
     RemoteSuggestions,
@@ -359,6 +362,7 @@ def test_rows_of_a_table_are_added(
 
 
 NOT_REMOTE = {
+    "audit": "POST /campaigns creates audits, too",
     "history_page": "history",
     "newest_model": "status has its number, and GET /progress everything about it",
     "progress": "status, and GET /progress",
@@ -386,6 +390,7 @@ PARTS = {
     "people": (People, RemotePeople),
     "review": (Review, RemoteReview),
     "finish": (Finish, RemoteFinish),
+    "judges": (Judges, RemoteJudges),
     "suggestions": (Suggestions, RemoteSuggestions),
 }
 """The parts of a campaign, here and there."""
@@ -419,7 +424,11 @@ PARTS_NOT_REMOTE = {
     "review.disagreements": "GET /disagreements gives a page of them, with their contents",
     "review.recent_decisions": "undo_decision undoes the last one",
     "review.bulk_agreement": "status",
+    "review.agreement_in": "a transaction of the database",
     "review.snapshot": "a transaction of the database",
+    "judges.is_running": "report has it",
+    "judges.page": "the page of the audit has it as a file",
+    "judges.require_ended": "the server checks it",
     "suggestions.ask": "POST /suggest; the language model is that of the server",
     "suggestions.recent_sources": "for pages; sources measures them",
 }
@@ -484,6 +493,22 @@ def test_the_client_has_the_parts_of_a_campaign(campaign: RemoteCampaign) -> Non
             require_same_signature(name, vars(ours)[name], vars(theirs)[name])
 
     assert missing == set(PARTS_NOT_REMOTE)
+
+
+def test_an_audit_is_read_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = make_audit(tmp_path, 60, require=0.9)
+    answer_rightly(campaign, 20)
+    expected = campaign.judges.report()
+    campaign.database.close()
+    with serve_campaigns(tmp_path / "audit.teeter") as client:
+        Network(client, monkeypatch)
+        remote = teeter.connect("http://127.0.0.1:8765")
+        assert remote.judges.report() == expected
+        with pytest.raises(InputError, match="end the audit first"):
+            remote.export(tmp_path / "early.csv")
+        assert remote.export(tmp_path / "early.csv", reveal=True) == 20
+        assert not remote.judges.end().is_running
+        assert remote.export(tmp_path / "out.csv") == 20
 
 
 def test_members_are_added_and_changed(

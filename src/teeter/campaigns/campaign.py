@@ -1100,7 +1100,8 @@ class Campaign(CampaignStore):
             certifier: tuple[str | None, str | None] = None, None
             if certificate is not None:
                 version = certificate.content["model"]["version"]
-                certifier = f"model {version}", certificate.issued
+                judge = certificate.content.get("judge")
+                certifier = judge or f"model {version}", certificate.issued
             rows = ExportRows(
                 view,
                 snapshot,

@@ -1240,6 +1240,13 @@ class FinishReport:
     """What the shares of the classes are about, as a sentence."""
     labelled: float | None = None
     """For a promise about all labels in the file: the share of the items that is to have one."""
+    judge: str = ""
+    """The judge of an audit, if its labels are promised rather than those of a model."""
+
+    @property
+    def labeller(self) -> str:
+        """Whose labels are promised, within a sentence."""
+        return self.judge or "the model"
 
 
 @dataclass(frozen=True, kw_only=True)

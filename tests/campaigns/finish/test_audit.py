@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from campaigns.finish.audits import SECRET, answer_rightly, make_audit, make_rows
 from teeter.campaigns import Campaign, Settings
+from teeter.campaigns.finish.certificate import certificate_page
 from teeter.campaigns.records import AnswerOrigin, ItemColumns
 from teeter.errors import InputError, UnknownNameError
 
@@ -45,6 +47,7 @@ def test_the_first_question_needs_neither_torch_nor_features(tmp_path: Path) -> 
     import subprocess
 
     code = f"""
+import csv
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from pathlib import Path
@@ -273,3 +276,44 @@ def test_an_ordinary_campaign_is_no_audit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no audit"):
         campaign.judges.report()
     assert not campaign.judges.is_running()
+
+
+def test_labels_of_a_judge_are_kept_under_a_promise(tmp_path: Path) -> None:
+    campaign = make_audit(tmp_path, 900, right=0.99, require=0.9)
+    answer_rightly(campaign, 150)
+    campaign.judges.end()
+
+    report = campaign.finish.look()
+    assert report.judge == "llm"
+    assert report.error == pytest.approx(0.1)
+    assert report.covered > 0
+    assert "llm may label" in report.sentences[0]
+    certificate = campaign.finish.certify()
+    page = certificate_page(certificate.content)
+    assert "Certified labels of llm" in page
+    assert "model" not in page.partition("<h2>What the certificate")[0].lower()
+
+    campaign.export(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kept = [row for row in rows if row["who"] == "llm"]
+    assert len(kept) == report.covered
+    assert all(row["label"] == row["llm"] for row in kept)
+    assert sum(row["who"] == "me" for row in rows) == 150
+
+
+def test_merging_classes_keeps_the_report(tmp_path: Path) -> None:
+    rows = make_rows(200)
+    for row in rows[::4]:
+        row["llm"] = "junk"
+    campaign = audit_rows(tmp_path, rows, "llm")
+    answer_rightly(campaign, 60)
+    campaign.judges.end()
+    before = campaign.judges.report().judges[0].accuracy.right
+    campaign.classes.merge("junk", "spam")
+    report = campaign.judges.report()
+    assert report.draws == 60
+    answered = set(campaign.labels())
+    junk = [row for row in rows[::4] if row["id"] in answered]
+    gained = sum(str(row["text"]).endswith("spam") for row in junk)
+    assert report.judges[0].accuracy.right == before + gained

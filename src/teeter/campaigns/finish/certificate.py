@@ -30,15 +30,25 @@ from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.errors import InputError
 
-METHOD = (
-    "A model was frozen, and items were drawn at random, without replacement, from those that no "
-    "person had labelled when the model was trained. Annotators label the drawn items without "
-    "seeing the model's prediction; they may have seen it only for items that were picked and "
-    "labelled before they were drawn. The model may label the items of the largest confidence step "
+_STEPS = (
+    "may label the items of the largest confidence step "
     "for which the draws show that its wrong labels stay within the limit. Each step is tested "
     "with the prior-posterior ratio martingale of a beta-binomial prior, which holds for any "
     "number of looks, and the steps share the probability of error by the fallback procedure, as "
     "do repeated attempts."
+)
+
+METHOD = (
+    "A model was frozen, and items were drawn at random, without replacement, from those that no "
+    "person had labelled when the model was trained. Annotators label the drawn items without "
+    "seeing the model's prediction; they may have seen it only for items that were picked and "
+    f"labelled before they were drawn. The model {_STEPS}"
+)
+
+JUDGE_METHOD = (
+    "The labels of a judge were frozen, and items were drawn at random, without replacement, from "
+    "all that it labelled. Annotators label the drawn items without seeing what the judge says. "
+    f"The judge {_STEPS}"
 )
 
 NOT_PROMISED = (
@@ -88,6 +98,7 @@ def make_certificate(
         "labelled": report.labelled,
         "attempt": report.attempt,
         "model": {"version": report.model_version, "sha256": report.checksum},
+        "judge": report.judge,
         "started": report.started,
         "items": report.items,
         "draws": report.draws,
@@ -99,7 +110,7 @@ def make_certificate(
         "promises": [asdict(promise) for promise in report.promises if promise.items],
         "class_shares": [asdict(share) for share in report.class_shares],
         "class_shares_note": report.shares_note,
-        "method": METHOD,
+        "method": JUDGE_METHOD if report.judge else METHOD,
         "not_promised": not_promised,
     }
     return {"id": certificate_id(content), **content}
@@ -207,11 +218,12 @@ def certified_labels(
         return {}, None
 
     are = pluralize(len(labels), "more item is", "more items are")
+    labeller = certificate.content.get("judge") or "the model"
     note = (
-        f"{are} labelled by the model, under certificate {certificate.id}: with "
+        f"{are} labelled by {labeller}, under certificate {certificate.id}: with "
         f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
-        f"items that the certificate counts are labelled wrong. If all of these are among the "
-        f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
+        f"items that the certificate counts are labelled wrong. If all of these are among "
+        f"{labeller}'s own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
     )
     return labels, note
 

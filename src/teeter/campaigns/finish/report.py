@@ -107,16 +107,16 @@ def _describe(report: FinishReport) -> list[str]:
         first = report.plan[0]
         others = max(first.items, report.left - first.labels)
         step = (
-            f"Label about {first.labels:,} more, drawn at random, and the model can probably label "
-            f"{first.items:,} of the {others:,} others, with at most {percent(report.error)} of "
-            f"{whose} wrong."
+            f"Label about {first.labels:,} more, drawn at random, and {report.labeller} can "
+            f"probably label {first.items:,} of the {others:,} others, with at most "
+            f"{percent(report.error)} of {whose} wrong."
         )
         # With a promise for most items, it is the promise that matters.
         sentences.insert(1 if report.covered else 0, step)
     elif not report.covered and not report.per_class:
         sentences.insert(
             0,
-            "No number of random labels is likely to be enough: the model makes too many "
+            f"No number of random labels is likely to be enough: {report.labeller} makes too many "
             "mistakes. Label more items and train, or allow a larger error.",
         )
 
@@ -155,26 +155,27 @@ def describe_error(report: FinishReport) -> str:
         f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
         f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
         f"have since labelled {counted - report.covered:,} of these items. If all wrong labels "
-        f"are among the {report.covered:,} that are still the model's own, "
+        f"are among the {report.covered:,} that are still {report.labeller}'s own, "
         f"up to {wrong_share(limit, report.covered)} of those are wrong."
     )
 
 
 def _describe_promise(report: FinishReport) -> str:
+    subject = report.judge or "The model"
     if report.covered:
         return (
-            f"You can stop now for {report.coverage:.0%} of the items: the model may label "
+            f"You can stop now for {report.coverage:.0%} of the items: {report.labeller} may label "
             f"{report.covered:,} of the {report.left:,} items that are left. "
             f"{describe_error(report)}"
         )
     whose = "its labels" if report.labelled is None else "all labels in the file"
     if report.draws:
         return (
-            f"The model cannot label the rest yet: {report.draws:,} random labels do not show "
+            f"{subject} cannot label the rest yet: {report.draws:,} random labels do not show "
             f"that at most {percent(report.error)} of {whose} are wrong."
         )
     return (
-        f"The model cannot label the {report.left:,} items that are left yet: only random labels "
+        f"{subject} cannot label the {report.left:,} items that are left yet: only random labels "
         f"can show that at most {percent(report.error)} of {whose} are wrong."
     )
 
@@ -443,7 +444,10 @@ def look(
             )
         report = look_at_finish(finish, snapshot, classes, n_items=n_items)
         certificate = newest_certificate(view)
-        return replace(report, certificate=None if certificate is None else certificate.id)
+        report = replace(report, certificate=None if certificate is None else certificate.id)
+        if finish.model_version:
+            return report
+        return _complete(replace(report, judge=next(iter(view.settings.judges))))
 
     terms = terms or PromiseTerms()
     preview = freeze(view, *choose_model(view, terms), terms)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.records import AuditReport, Permission
+from teeter.errors import InputError
 from teeter.server.access.permissions import CampaignToManage, CampaignToReview, User
 from teeter.server.charts import accuracy_chart, reliability_chart
 from teeter.server.pages import open_campaign_page, wants_part
@@ -43,7 +45,10 @@ def show_audit(
     """
     page = open_campaign_page(request, slug, "audit", Permission.REVIEW)
     report = page.campaign.judges.report()
-    digest = hashlib.sha256(repr(report).encode()).hexdigest()
+    promise = None
+    with suppress(InputError):  # it ended when classes were merged
+        promise = page.campaign.finish.look()
+    digest = hashlib.sha256(repr((report, promise)).encode()).hexdigest()
     if wants_part(request) and seen == digest:
         return Response(status_code=204)
 
@@ -52,7 +57,7 @@ def show_audit(
         points = [(point.total, point) for point in judge.curve if point.total]
         charts.append((judge, accuracy_chart(points), reliability_chart(judge.reliability)))
     template = "part_audit.html" if wants_part(request) else "audit.html"
-    return page.render(template, seen=digest, report=report, charts=charts)
+    return page.render(template, seen=digest, report=report, promise=promise, charts=charts)
 
 
 @page_router.get("/c/{slug}/audit/file")
