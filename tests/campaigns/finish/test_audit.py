@@ -11,7 +11,7 @@ import pytest
 from campaigns.finish.audits import SECRET, answer_rightly, make_audit, make_rows
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.finish.certificate import certificate_page
-from teeter.campaigns.records import AnswerOrigin, ItemColumns
+from teeter.campaigns.records import ItemColumns
 from teeter.errors import InputError, UnknownNameError
 
 
@@ -97,7 +97,7 @@ def test_an_item_that_waits_shows_its_text_and_shown_columns_alone(tmp_path: Pat
 def test_only_blind_answers_count(tmp_path: Path) -> None:
     campaign = make_audit(tmp_path)
     first = campaign.ask(1)[0].item
-    campaign.tell_all([first], "ham", origin=AnswerOrigin.BULK)
+    campaign.tell_all([first], "ham")
     assert campaign.judges.report().draws == 0
 
     # It is asked again.
@@ -153,8 +153,8 @@ def test_an_audit_that_is_ended_goes_on_as_a_campaign(tmp_path: Path) -> None:
 
 def test_several_people_answer_a_fifth_of_the_items(tmp_path: Path) -> None:
     campaign = make_audit(tmp_path, people=2)
-    first = answer_rightly(campaign, 100, "ada")
-    second = answer_rightly(campaign, 100, "bob")
+    first = answer_rightly(campaign, 180, "ada")
+    second = answer_rightly(campaign, 180, "bob")
 
     shared = set(first) & set(second)
     assert shared == {item for item in first if campaign.settings.is_shared(item)}
