@@ -48,6 +48,9 @@ _TABLE_OF_DETAIL = {
 }
 """The entries of the history that hold a row id, and the table that it is in."""
 
+_LINES_OF_SETTINGS = ("created", "settings")
+"""Lines of the history whose entries are settings, of which one is called ``batch``, too."""
+
 NewIds = dict[str, dict[int, int]]
 """The new row id of every old one, by table."""
 
@@ -142,7 +145,9 @@ def _copy_table(
                     if old_id is not None:
                         parent = foreign_key.column.table
                         row[column.name] = new_ids[parent.name][old_id]
-            if table is schema.history:
+            if table is schema.answers and row["bulk"] is not None:
+                row["bulk"] = ids_of_table[row["bulk"]]  # an earlier answer
+            if table is schema.history and row["what"] not in _LINES_OF_SETTINGS:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
             # After the foreign keys: a row never points to its own table.
             if has_id:
