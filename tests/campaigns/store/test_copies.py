@@ -167,6 +167,8 @@ def test_answers_of_one_key_press_stay_together_in_a_copy(
         assert undone is not None
         assert undone.count == count
     assert copy.labels() == {}
+    for database in (copy.database, source.database, target):
+        database.close()
 
 
 @pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
