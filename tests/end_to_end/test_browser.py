@@ -695,7 +695,7 @@ def test_settings_are_changed_on_their_page(browser: Any, tmp_path: Path) -> Non
         page = open_page(browser, f"{address}/c/table/settings", problems)
         page.get_by_label("Instructions").fill("Spam **wants** money.\n\n- <i>be</i> quick")
         page.get_by_label("team").check()
-        page.get_by_text("Measuring and costs").click()
+        page.get_by_text("Near copies, measuring and costs").click()
         values = {"keys": "h, s", "batch": "5", "lease": "0.5", "overlap": "0.25", "cost": "0.1"}
         for name, value in values.items():
             page.locator(f"[name={name}]").fill(value)

@@ -59,7 +59,15 @@ function answerAsPredicted() {
   if (predicted) bulk.answer(predicted);
 }
 
+function tickPage() {
+  for (const box of boxes()) tick(box, true);
+  drawTicks();
+}
+
 async function tickAll() {
+  // At once, without a request: a key may follow quickly.
+  if (boxes().length === Number(byId("hits").dataset.hits)) return tickPage();
+
   try {
     const page = await requestJson(apiUrl(`/items?${byId("hits").dataset.query}&count=${MOST_AT_ONCE}`));
     ticked.clear();
@@ -88,7 +96,7 @@ rows.addEventListener("focusin", (event) => {
 });
 
 byId("tick-all").addEventListener("click", tickAll);
-byId("tick-page").addEventListener("click", () => { for (const box of boxes()) tick(box, true); drawTicks(); });
+byId("tick-page").addEventListener("click", tickPage);
 byId("as-predicted").addEventListener("click", answerAsPredicted);
 byId("untick").addEventListener("click", () => { ticked.clear(); drawTicks(); });
 

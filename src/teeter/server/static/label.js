@@ -741,10 +741,11 @@ function followSharedName() {
   if (!line) return;
 
   const key = `teeter that was me: ${start.campaign} ${start.annotator}`;
-  line.hidden = localStorage.getItem(key) !== null;
+  line.hidden = false;
+  try { line.hidden = localStorage.getItem(key) !== null; } catch { /* it is shown */ }
   line.querySelector("button").addEventListener("click", () => {
     line.hidden = true;
-    localStorage.setItem(key, "yes");
+    try { localStorage.setItem(key, "yes"); } catch { /* until the page is loaded again */ }
   });
 }
 
