@@ -160,17 +160,15 @@ def measure_answers(client: httpx2.Client, count: int) -> dict[str, Any]:
 def measure_pages(client: httpx2.Client, item_count: int, repeats: int = 5) -> list[dict[str, Any]]:
     """Time every page of the large campaign."""
     last_item = item_count - 1
-    unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
-    far_down = unlabelled[0]["row_id"] + item_count * 9 // 10
     urls = {
         "label": "/c/large",
         "progress": "/c/large/progress",
-        "items": "/c/large/items",
-        "items, far down": f"/c/large/items?after={far_down}",
-        "items, searched": f"/c/large/items?search={last_item}",
-        "items, searched in vain": "/c/large/items?search=nothing-like-it",
-        "items of a class": "/c/large/items?label=class+3",
-        "items without a label": "/c/large/items?state=unlabelled",
+        "find": "/c/large/find",
+        "find, far down": f"/c/large/find?offset={item_count * 9 // 10}",
+        "find, searched": f"/c/large/find?search={last_item}",
+        "find, searched in vain": "/c/large/find?search=nothing-like-it",
+        "find, of a class": "/c/large/find?label=class+3",
+        "find, without a label": "/c/large/find?state=unlabelled",
         "item": f"/c/large/item?id={last_item}",
         "labels on the map": f"{LARGE_CAMPAIGN}/labels",
     }
