@@ -60,6 +60,9 @@ _MOST_VALUES = 20
 _FEWEST_PER_VALUE = 5
 """Draws per value of such a column, on average. Columns of ids and texts have fewer."""
 
+_LITTLE_AGREEMENT = 0.3
+"""The largest kappa with which a judge may be said to give no signal, if it may also have none."""
+
 _MANY_RIGHT = 50
 """Draws, all of which are right, after which a judge may be the labels of people themselves."""
 
@@ -376,7 +379,7 @@ def _describe_judge(report: JudgeReport, require: float | None, tells: bool | No
         sentences.insert(0, _describe_verdict(report, require))
 
     kappa = report.kappa
-    if kappa is not None and kappa.low <= 0 and accuracy.total >= FEWEST_DRAWS:
+    if kappa is not None and kappa.low <= 0 and kappa.high <= _LITTLE_AGREEMENT:
         sentences.append(
             f"The labels of {report.judge} give no signal so far: it agrees with people no more "
             "often than chance would."
