@@ -72,7 +72,9 @@ def observed_agreement(ratings: Integers) -> AgreementScore | None:
         return None
 
     def agreeing_share(counts: Floats, pair_sums: Floats) -> Floats:
-        return np.asarray(pair_sums[..., 0] / pair_sums[..., 1])
+        agreeing = pair_sums[..., 0]
+        pairs = pair_sums[..., 1]
+        return np.asarray(agreeing / pairs)
 
     return _with_interval(counts, agreeing_share, low_if_perfect=lambda share: share)
 
@@ -199,7 +201,8 @@ def krippendorff_alpha_by_class(ratings: Integers, n_classes: int) -> list[Agree
     scores = []
     for k in range(n_classes):
         is_class = (ratings == k).astype(np.int64)
-        scores.append(krippendorff_alpha(np.where(ratings < 0, -1, is_class)))
+        binary = np.where(ratings < 0, -1, is_class)
+        scores.append(krippendorff_alpha(binary))
 
     return scores
 
@@ -238,7 +241,8 @@ def _alpha(counts: Floats, pair_sums: Floats) -> Floats:
     """Compute 1 - D_o / D_e [Krippendorff 2011, section C]."""
     # A bootstrap sample may have a single class, and then no alpha.
     with np.errstate(divide="ignore", invalid="ignore"):
-        observed = pair_sums[..., 2] / counts.sum(axis=-1)
+        disagreement = pair_sums[..., 2]
+        observed = disagreement / counts.sum(axis=-1)
         expected = _expected_disagreement(counts)
         return np.asarray(1 - observed / expected)
 
@@ -247,7 +251,8 @@ def _expected_disagreement(counts: npt.NDArray[Any]) -> Floats:
     """Return the share of ordered pairs of all answers, across items, that differ."""
     total = counts.sum(axis=-1)
     pairs = total * (total - 1)
-    differing = total**2 - (counts**2).sum(axis=-1)
+    squares = counts**2
+    differing = total**2 - squares.sum(axis=-1)
     return np.asarray(differing / pairs)
 
 
@@ -266,7 +271,9 @@ def _with_interval(
     n_items = len(counts)
     float_counts = counts.astype(np.float64)
     pair_sums = _pair_sums(counts)
-    value = float(measure(float_counts.sum(axis=0), pair_sums.sum(axis=0)))
+    all_counts = float_counts.sum(axis=0)
+    all_pairs = pair_sums.sum(axis=0)
+    value = float(measure(all_counts, all_pairs))
 
     disagreement = pair_sums[:, 2]
     if not disagreement.any():
@@ -276,7 +283,8 @@ def _with_interval(
     # Both arguments of a measure are sums over items, so one product per sample computes both.
     summands = np.concatenate([float_counts, pair_sums], axis=1)
     sums = np.concatenate([draws @ summands for draws in _bootstrap_draws(n_items)])
-    values = measure(sums[:, :-3], sums[:, -3:])
+    n_classes = counts.shape[1]
+    values = measure(sums[:, :n_classes], sums[:, n_classes:])
 
     # Samples of a single class have no alpha.
     finite_values = values[np.isfinite(values)]
@@ -322,7 +330,8 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
     """
     items, annotators, votes = index_labels(answers_of_people(answers), classes)
     # -1, not NaN: classes are integers, and the measures compare them exactly.
-    ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
+    shape = (len(items), len(annotators))
+    ratings = np.full(shape, -1, dtype=np.int64)
     rows, columns, given_classes = votes.T
     ratings[rows, columns] = given_classes
     # Items with one rating say nothing about agreement.
@@ -387,7 +396,8 @@ def pace_of(times: Sequence[float]) -> tuple[float, float] | None:
         return None
 
     # The median is what an annotator feels, the mean is what an hour holds.
-    return statistics.median(working_waits), 3600 * len(working_waits) / total
+    per_hour = 3600 * len(working_waits) / total
+    return statistics.median(working_waits), per_hour
 
 
 def accuracy_of_annotators(
@@ -439,9 +449,9 @@ def accuracy_of_annotators(
 
     accuracies: dict[str, dict[str, AccuracyEstimate | None]] = {}
     for annotator, by_field in agreements.items():
-        accuracies[annotator] = {
-            field: estimate_accuracy(sum(agrees), len(agrees)) for field, agrees in by_field.items()
-        }
+        of_annotator = accuracies.setdefault(annotator, {})
+        for field, results in by_field.items():
+            of_annotator[field] = estimate_accuracy(sum(results), len(results))
     return accuracies
 
 
@@ -477,10 +487,9 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
     stats = []
     for name in [*members, *sorted(others)]:
         # Sorted, because imported annotations come with times of their own.
-        times = [
-            datetime.fromisoformat(time).timestamp() for time in times_by_annotator.get(name, [])
-        ]
-        seconds, per_hour = pace_of(sorted(times)) or (None, None)
+        given = times_by_annotator.get(name, [])
+        times = sorted(datetime.fromisoformat(time).timestamp() for time in given)
+        seconds, per_hour = pace_of(times) or (None, None)
         member = members.get(name)
         stats.append(
             AnnotatorStats(

@@ -45,7 +45,8 @@ def majority_labels(answers: Iterable[Answer]) -> dict[str, str]:
     Returns:
         Labels by item id.
     """
-    return {item: _most_frequent(labels) for item, labels in _labels_by_item(answers).items()}
+    by_item = _labels_by_item(answers)
+    return {item: _most_frequent(labels) for item, labels in by_item.items()}
 
 
 def combine_answers(
@@ -108,8 +109,10 @@ def _combine_by_dawid_skene(
 
     # A class that no annotator gave may still be the most probable one. It is never the label.
     was_given = np.zeros(probabilities.shape, dtype=bool)
-    was_given[votes[:, 0], votes[:, 2]] = True
-    best_classes = np.where(was_given, probabilities, -1.0).argmax(axis=1)
+    rows, _, given_classes = votes.T
+    was_given[rows, given_classes] = True
+    of_given = np.where(was_given, probabilities, -1.0)
+    best_classes = of_given.argmax(axis=1)
 
     consensus = {}
     for k, item in enumerate(items):
@@ -144,9 +147,10 @@ def index_labels(
 
     votes = np.zeros((len(labelled), 3), dtype=np.int64)
     for row, answer in enumerate(labelled):
-        votes[row, 0] = item_index[answer.item]
-        votes[row, 1] = annotator_index[answer.annotator]
-        votes[row, 2] = class_index[str(answer.label)]
+        item = item_index[answer.item]
+        annotator = annotator_index[answer.annotator]
+        given_class = class_index[str(answer.label)]
+        votes[row] = item, annotator, given_class
     return items, annotators, votes
 
 
@@ -173,9 +177,7 @@ def dawid_skene(
         probability of each answer (last axis) by true class; and (C,), how frequent classes are.
     """
     n_items, n_annotators, n_classes = sizes
-    items = votes[:, 0]
-    annotators = votes[:, 1]
-    answers = votes[:, 2]
+    items, annotators, answers = votes.T
 
     wrong_per_class = PRIOR_WRONG / max(1, n_classes - 1)
     prior = np.full((n_classes, n_classes), wrong_per_class)  # (true class, answer)
@@ -206,7 +208,8 @@ def dawid_skene(
         probabilities = np.exp(logits)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
 
-        if np.abs(probabilities - previous).max(initial=0.0) < tolerance:
+        changes = np.abs(probabilities - previous)
+        if changes.max(initial=0.0) < tolerance:
             break
 
     return probabilities, confusion, class_shares
@@ -257,7 +260,7 @@ class CampaignSnapshot:
     @property
     def measuring_labels(self) -> dict[str, str]:
         """The class of every item that was answered blind, by item id."""
-        return {item: label for item, label in self.labels.items() if item not in self.in_view}
+        return _without(self.labels, self.in_view)
 
     def single_labels(self) -> set[str]:
         """Return the items that belong, and whose label people gave one by one and blind.
@@ -270,14 +273,16 @@ class CampaignSnapshot:
 
     def labelled_classes(self) -> set[str]:
         """Return the classes of the items that have a label and belong in the campaign."""
-        return {label for item, label in self.labels.items() if item not in self.left_out}
+        belonging = _without(self.labels, self.left_out)
+        return set(belonging.values())
 
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
         """Return items that need a decision, with the answers, the least certain first."""
         disagreements = find_disagreements(answers_of_people(self.answers))
         settled = self.decisions.keys() | self.withdrawn
         undecided = [item for item in disagreements if item not in settled]
-        return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
+        undecided.sort(key=self.confidence)
+        return [(item, disagreements[item]) for item in undecided]
 
     def without_withdrawn(self) -> CampaignSnapshot:
         """Return the snapshot without withdrawn items, for statistics of the campaign."""

@@ -46,7 +46,9 @@ class Review(Part):
         They are kept until the history grows, for all who read the campaign.
         """
         # What a transaction wrote may never be on disk, so it is not kept.
-        return read_snapshot(view) if isinstance(view, Writing) else self._read_snapshot(view)
+        if isinstance(view, Writing):
+            return read_snapshot(view)
+        return self._read_snapshot(view)
 
     @cached_by(_newest_change)
     def _read_snapshot(self, view: Reading) -> CampaignSnapshot:
@@ -213,7 +215,8 @@ class Review(Part):
             if items[place] in control and items[place] in labels
         ]
         # The larger set, as in ``estimate_model_accuracy``. No model is trained on the audit set.
-        share_judged = min(1.0, len(measured) / len(arrays["places"]))
+        n_judged = len(arrays["places"])
+        share_judged = min(1.0, len(measured) / n_judged)
         if len(audited) >= len(measured):
             measured = audited
             share_judged = 0.0
@@ -229,7 +232,9 @@ class Review(Part):
             )
             shown = {name: count for name, count in by_count if count}
             rows.append(ClassAccuracy(label, shown, accuracy))
-        return rows if measured else []
+        if not measured:
+            return []
+        return rows
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair.

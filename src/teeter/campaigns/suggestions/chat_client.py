@@ -99,7 +99,8 @@ class Prompt:
 
     def digest(self, model: str, text: str) -> str:
         """Return a hash of all that the reply about a text depends on."""
-        content = json.dumps([model, self.system, list(self.classes), text[:MAX_CHARACTERS]])
+        beginning = text[:MAX_CHARACTERS]
+        content = json.dumps([model, self.system, self.classes, beginning])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
@@ -253,6 +254,7 @@ class ChatClient:
         # As a JSON object, in which a text cannot end early.
         data = json.dumps({"text": text[:MAX_CHARACTERS]}, ensure_ascii=False)
         refusal = ""
+        digest = prompt.digest(self.model, text)
         for number in range(self._n_refused_forms, len(forms)):
             body = {
                 "model": self.model,
@@ -262,8 +264,9 @@ class ChatClient:
                 ],
                 **forms[number],
             }
+            request = json.dumps(body).encode()
             try:
-                content = self._post(json.dumps(body).encode(), prompt.digest(self.model, text))
+                content = self._post(request, digest)
             except _BadRequestError as error:
                 refusal = str(error)
             else:

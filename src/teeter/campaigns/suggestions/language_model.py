@@ -176,7 +176,9 @@ def ask_language_model(
         ServerUnavailableError: the server cannot be reached.
     """
     require_texts(store.settings)
-    client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
+    if client is None:
+        has_budget = model.budget is not None
+        client = ChatClient(model.url, model.model, needs_limit=has_budget)
 
     with store.writing() as change:
         # Never the key, which is in the environment only.
@@ -315,28 +317,34 @@ class _Run:
             if stop.is_set():
                 return StopReason.STOPPED
 
+            same_text = queue[0]
+            text = same_text[0].content or ""
             # What the request may cost at most.
-            input_tokens = estimate_input_tokens(self.prompt, queue[0][0].content or "")
+            input_tokens = estimate_input_tokens(self.prompt, text)
             expected = self.model.cost(input_tokens, MAX_REPLY_TOKENS)
-            reserved = sum(cost for _, cost in pending.values())
-            budget = self.model.budget
-            # Read each time: another process may pay from the same budget.
-            if budget is not None and self._usage().cost + reserved + expected > budget:
+            if not self._can_pay(expected, pending):
                 # A cheaper reply than expected may leave room for the next request.
                 return None if pending else StopReason.BUDGET
 
-            same_text = queue.popleft()
-            text = same_text[0].content or ""
+            queue.popleft()
             future = pool.submit(self.client.ask, self.prompt, text, stop)
             pending[future] = (same_text, expected)
 
         return None
 
+    def _can_pay(self, expected: float, pending: _Pending) -> bool:
+        """Return whether the budget has room for a request beside those on their way."""
+        if self.model.budget is None:
+            return True
+        reserved = sum(cost for _, cost in pending.values())
+        # Read each time: another process may pay from the same budget.
+        return self._usage().cost + reserved + expected <= self.model.budget
+
     def _use_stored_replies(self, items: Sequence[StoredItem]) -> list[list[StoredItem]]:
         """Store suggestions whose replies are known; return the other items, grouped by text."""
         items_by_digest: dict[str, list[StoredItem]] = {}
         for item in items:
-            digest = self.prompt.digest(self.model.model, item.content or "")
+            digest = self._digest(item)
             items_by_digest.setdefault(digest, []).append(item)
 
         with self.store.reading() as view:
@@ -395,15 +403,17 @@ class _Run:
         self._store_refusals()
         return is_registered
 
-    def _digest(self, same_text: Sequence[StoredItem]) -> str:
-        return self.prompt.digest(self.model.model, same_text[0].content or "")
+    def _digest(self, item: StoredItem) -> str:
+        """Return the hash of what the reply about an item depends on."""
+        return self.prompt.digest(self.model.model, item.content or "")
 
     def _store_refusals(self) -> None:
         """Store that texts were refused, so that they are not sent at every run."""
         for same_text in self.refused:
-            digest = self._digest(same_text)
+            digest = self._digest(same_text[0])
+            no_reply = ModelReply(None, 0, 0)
             with self.store.writing() as change:
-                change.suggestions.add_reply(self.source, digest, ModelReply(None, 0, 0), 0.0)
+                change.suggestions.add_reply(self.source, digest, no_reply, 0.0)
                 unchanged = self._unchanged(change, same_text)
                 change.suggestions.withdraw(self.source, unchanged)
             self.counts["refused"] += len(same_text)
@@ -420,7 +430,8 @@ class _Run:
 
         # Together, so that a reply that was paid for never lacks its suggestion.
         with self.store.writing() as change:
-            change.suggestions.add_reply(self.source, self._digest(same_text), reply, cost)
+            digest = self._digest(same_text[0])
+            change.suggestions.add_reply(self.source, digest, reply, cost)
             is_registered = change.suggestions.is_registered(self.source)
             # A reply says nothing about a text that was changed meanwhile.
             unchanged = self._unchanged(change, same_text)

@@ -128,8 +128,9 @@ def parse_predictions(
     refuse_frame(rows)
     suggestions: dict[str, Suggestion] = {}
     for number, row in enumerate(rows, start=1):
-        place = f"row {number}" if places is None else places[number - 1]
-        place = f"{place} of {origin}"
+        place = f"row {number} of {origin}"
+        if places is not None:
+            place = f"{places[number - 1]} of {origin}"
         if not isinstance(row, Mapping):
             raise InputError(
                 f"There is a {type(row).__name__} in {place}: give a dictionary with id and label."
@@ -157,7 +158,10 @@ def parse_predictions(
 
 def _find_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     """Return the first value under one of some names; None if all are missing or empty."""
-    by_name = {str(name).strip().lower(): value for name, value in row.items()}
+    by_name = {}
+    for name, value in row.items():
+        plain_name = str(name).strip().lower()
+        by_name[plain_name] = value
     for name in names:
         value = by_name.get(name)
         if not _is_missing_value(value):
@@ -193,7 +197,9 @@ def _parse_prediction(
         except ValueError:
             raise InputError(f"The probabilities in {place} are not a JSON object.") from None
     has_columns = not isinstance(given, Mapping)
-    by_class: Mapping[Any, Any] = given if isinstance(given, Mapping) else row
+    by_class: Mapping[Any, Any] = row
+    if isinstance(given, Mapping):
+        by_class = given
 
     renamed = _match_classes(tuple(by_class), tuple(classes))
     probabilities = {}
@@ -209,7 +215,9 @@ def _parse_prediction(
 
     # An empty cell says that a model has no opinion. Without such a column, the file is another.
     columns = {str(name).strip().lower() for name in row}
-    if columns.isdisjoint((*_LABEL_COLUMNS, "probabilities", *(c.lower() for c in classes))):
+    expected = {*_LABEL_COLUMNS, "probabilities"}
+    expected.update(name.lower() for name in classes)
+    if columns.isdisjoint(expected):
         raise InputError(
             f"Cannot find a prediction in {place}: put it in a column called label, or add a "
             f"column named after each class. The columns are {', '.join(map(str, row))}."
@@ -224,13 +232,14 @@ def _match_classes(keys: tuple[Any, ...], classes: tuple[str, ...]) -> dict[Any,
     classes_by_fold: dict[str, list[str]] = {}
     for name in classes:
         classes_by_fold.setdefault(name.casefold(), []).append(name)
-    n_keys = Counter(str(key).strip().casefold() for key in keys)
+    folded = [str(key).strip().casefold() for key in keys]
+    n_keys = Counter(folded)
 
     matched = {key: key for key in keys if key in classes}
-    for key in keys:
-        folded = str(key).strip().casefold()
-        same = classes_by_fold.get(folded, [])
-        if key not in matched and len(same) == n_keys[folded] == 1:
+    for key, fold in zip(keys, folded, strict=True):
+        same = classes_by_fold.get(fold, [])
+        is_unique = n_keys[fold] == 1 and len(same) == 1
+        if key not in matched and is_unique:
             matched[key] = same[0]
     return matched
 
@@ -324,7 +333,8 @@ def store_predictions(
         change.suggestions.clear(source)
         change.suggestions.write(source, list(usable.values()))
 
-    sentences = [f"Added {pluralize(len(usable), 'suggestion')} by {name}."]
+    count = pluralize(len(usable), "suggestion")
+    sentences = [f"Added {count} by {name}."]
     if unknown_items:
         count = pluralize(unknown_items, "prediction")
         sentences.append(f"Left out {count} for items that the campaign does not have.")
@@ -429,8 +439,8 @@ def is_answered_blind(item: str, seed: int) -> bool:
     The item's id alone decides, so that the answer never changes.
     """
     # 53 bits fill a float exactly: a uniform number in [0, 1).
-    drawn = stream_seed(seed, "blind", item) % 2**53 / 2**53
-    return drawn < BLIND_SHARE
+    bits = stream_seed(seed, "blind", item) % 2**53
+    return bits / 2**53 < BLIND_SHARE
 
 
 def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> list[SourceReport]:
@@ -456,6 +466,7 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
     # Labels that came with a file do not count: an old model may have been trained on them.
     by_people = {answer.item for answer in answers_of_people(snapshot.answers)}
     imported = {answer.item for answer in snapshot.answers} - by_people
+    measurable = (random_items & labels.keys()) - shown_items - imported
 
     reports = []
     for source in sources:
@@ -466,11 +477,7 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
         if source.kind is SourceKind.LANGUAGE_MODEL:
             usage = view.suggestions.usage(source)
 
-        measured = [
-            item
-            for item in random_items
-            if item in labels and item in suggested and item not in shown_items | imported
-        ]
+        measured = [item for item in measurable if item in suggested]
         right = sum(labels[item] == suggested[item] for item in measured)
 
         # Whether annotators answered what was suggested, on picked items.
