@@ -129,7 +129,9 @@ def write_export(
             f"choose a format from {', '.join(FORMATS)}."
         )
 
-    added = SHORT_COLUMNS if form in ("csv", "spreadsheet", "xlsx") else tuple(ADDED_COLUMNS)
+    added = tuple(ADDED_COLUMNS)
+    if form in ("csv", "spreadsheet", "xlsx"):
+        added = SHORT_COLUMNS
     columns = ExportColumns(tables, added, content=content, has_ids=has_ids)
     try:
         FORMATS[form](rows, columns, path)
@@ -167,7 +169,10 @@ def _write_csv(
         )
         writer = csv.writer(LfCsvStream(text))
         for line in lines():
-            writer.writerow(line if escape is None else map(escape, line))
+            cells: Iterable[Any] = line
+            if escape is not None:
+                cells = map(escape, line)
+            writer.writerow(cells)
         text.detach()
 
 
@@ -175,7 +180,9 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     """Write a table without texts that a spreadsheet program would run as formulas."""
 
     def escape(value: Any) -> Any:
-        return escape_formula(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return escape_formula(value)
+        return value
 
     _write_csv(rows, columns, path, escape)
 
@@ -277,17 +284,23 @@ def _sheet_value(cell: Any, column_type: ColumnType) -> Any:
     if isinstance(value, str) and column_type in (ColumnType.DATE, ColumnType.TIMESTAMP):
         # Arrow writes all digits of its unit, which are zeros.
         text = re.sub(r"[.]0+$", "", text)
-        moment = datetime.fromisoformat(text) if fits_type(text, column_type) else datetime.min
+        moment = datetime.min
+        if fits_type(text, column_type):
+            moment = datetime.fromisoformat(text)
         is_exact = moment.tzinfo is None and not moment.microsecond
         if is_exact and (moment.year, moment.month) >= _FIRST_SHEET_MONTH:
             value = moment.date() if column_type is ColumnType.DATE else moment
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value if format_sheet_cell(value) == text else text
     # Excel shows 15 digits. What a text says must be written as it is; a number, be the same one.
-    if not math.isfinite(value) or (float(value).is_integer() and abs(value) >= 1e15):
+    if not math.isfinite(value):
         return text
-    is_text = isinstance(cell, str)
-    return text if is_text and format_sheet_cell(float(value)) != text else float(value)
+    number = float(value)
+    if number.is_integer() and abs(value) >= 1e15:
+        return text
+    if isinstance(cell, str) and format_sheet_cell(number) != text:
+        return text
+    return number
 
 
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -295,10 +308,10 @@ def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) 
 
     def objects() -> Iterator[dict[str, Any]]:
         for row in rows:
-            added = {
-                name: getattr(row, attributes[column]) for column, name in columns.name_of.items()
-            }
-            yield {**columns.json_cells(row), **added}
+            cells = columns.json_cells(row)
+            for column, name in columns.name_of.items():
+                cells[name] = getattr(row, attributes[column])
+            yield cells
 
     _write_json_lines(path, objects())
 
@@ -331,20 +344,26 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
 
     def choose_split(row: ExportRow) -> int | None:
         # A missing label would be a class of its own for most trainers, hence two splits.
-        split = "unlabelled" if row.final_label is None else "train"
-        return None if row.left_out else splits.index(split)
+        if row.left_out:
+            return None
+        return splits.index("unlabelled" if row.final_label is None else "train")
 
     path.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        files = []
+        for split in splits:
+            file = atomic_open(path / f"{split}.parquet")
+            files.append(stack.enter_context(file))
         write_parquet(
-            [stack.enter_context(atomic_open(path / f"{split}.parquet")) for split in splits],
+            files,
             rows,
             columns,
             choose_file=choose_split,
         )
 
-    glossary = [f"| {name} | {ADDED_COLUMNS[column]} |" for column, name in columns.name_of.items()]
-    card = _DATASET_CARD + "\n".join(["| column | meaning |", "| --- | --- |", *glossary, ""])
+    card = _DATASET_CARD + "| column | meaning |\n| --- | --- |\n"
+    for column, name in columns.name_of.items():
+        card += f"| {name} | {ADDED_COLUMNS[column]} |\n"
     atomic_write(path / "README.md", card.encode(errors="replace"))
 
 
@@ -469,7 +488,9 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
 def _to_message_pack(value: Any) -> Any:
     """Return a part of a JSON value that spaCy can store: a text if an integer is over 64 bits."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if is_integer and value not in _MESSAGE_PACK else value
+    if is_integer and value not in _MESSAGE_PACK:
+        return str(value)
+    return value
 
 
 def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -496,8 +517,9 @@ def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
         probabilities.append(list(row.out_of_fold.values()))
 
         fields = {"id": row.id, "label": row.label}
-        line = {**fields, **columns.json_cells_beside(fields, row)}
-        lines.append(json.dumps(replace_surrogates(line), ensure_ascii=False) + "\n")
+        line = replace_surrogates({**fields, **columns.json_cells_beside(fields, row)})
+        text = json.dumps(line, ensure_ascii=False)
+        lines.append(f"{text}\n")
 
     if not ids:
         raise InputError(CLEANLAB_NEEDS_LABELS)

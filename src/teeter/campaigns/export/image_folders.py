@@ -92,7 +92,8 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
                 manifest.flush()
                 folder.copy(source, target)
             folder.written.add(target)
-            metadata.write(json.dumps(_metadata_line(row, columns, target)) + "\n")
+            line = json.dumps(_metadata_line(row, columns, target))
+            metadata.write(f"{line}\n")
 
     folder.remove_outdated()
 
@@ -111,13 +112,15 @@ class _ImageFolder:
     def choose_target(self, label: str, content: str) -> str:
         """Return the path inside the folder for an image of a class."""
         class_folder = self._choose_name("", label)
-        return f"{class_folder}/{self._choose_name(class_folder, content)}"
+        name = self._choose_name(class_folder, content)
+        return f"{class_folder}/{name}"
 
     def _choose_name(self, parent: str, text: str) -> str:
         """Return a name for a class or image that differs from that of every other one."""
         name = file_system_name(text)
         # Some file systems ignore the case of names, and how accents are encoded.
-        same_file = f"{parent}/{unicodedata.normalize('NFC', name).casefold()}"
+        plain_name = unicodedata.normalize("NFC", name).casefold()
+        same_file = f"{parent}/{plain_name}"
         if self._text_of_name.setdefault(same_file, text) != text:
             name = _shorten(name, text)
         return name
@@ -168,7 +171,8 @@ def _read_manifest(path: Path) -> Iterator[str]:
     for line in lines:
         parts = line.split("/")
         # The file may have been edited. Only an image in the folder of a class is removed.
-        if len(parts) == 2 and all(part and not part.startswith(".") for part in parts):
+        are_names = all(part and not part.startswith(".") for part in parts)
+        if len(parts) == 2 and are_names:
             yield line
 
 
@@ -185,8 +189,9 @@ def _metadata_line(row: ExportRow, columns: ExportColumns, target: str) -> dict[
         if name in fields and format_cell(cell) == fields[name]:
             continue
 
-        is_special = name == "image" or name in fields or name.endswith(_FILE_NAME_ENDINGS)
-        written_name = rename_imported(name, {*names, *fields}) if is_special else name
+        written_name = name
+        if name == "image" or name in fields or name.endswith(_FILE_NAME_ENDINGS):
+            written_name = rename_imported(name, {*names, *fields})
         line[written_name] = format_cell(cell) if name in mixed else cell
     return dict(replace_surrogates(line))
 
@@ -201,15 +206,17 @@ def file_system_name(text: str) -> str:
     name = ""
     for letter in text:
         is_control = unicodedata.category(letter) in _CONTROL_CATEGORIES
-        is_reserved = letter in _RESERVED_CHARACTERS or is_control
-        name += _quote(letter) if is_reserved else letter
+        if letter in _RESERVED_CHARACTERS or is_control:
+            letter = _quote(letter)
+        name += letter
 
     # Windows drops dots and spaces at the end.
     if name.endswith((".", " ")):
         name = name[:-1] + _quote(name[-1])
     # A dot hides a file, and Hugging Face datasets leaves out what begins with two underscores.
     is_hidden = name.startswith((".", "__"))
-    is_device = name.partition(".")[0].strip().lower() in _RESERVED_NAMES
+    stem, _, _ = name.partition(".")
+    is_device = stem.strip().lower() in _RESERVED_NAMES
     if is_hidden or is_device:
         name = _quote(name[0]) + name[1:]
 

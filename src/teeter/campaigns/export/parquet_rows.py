@@ -172,7 +172,8 @@ class ArrowColumns:
             if position in missing:
                 continue
             field = self._original_fields[name]
-            if typed_value(cells[position], types[position]) is None and not field.nullable:
+            value = typed_value(cells[position], types[position])
+            if value is None and not field.nullable:
                 self._original_fields[name] = field.with_nullable(True)
                 fits = False
 
@@ -212,12 +213,12 @@ class ArrowColumns:
 
         Of columns that did not all come from one, only that they came from polars.
         """
-        schemas = [table.arrow_schema for table in self._columns.tables]
-        if not schemas or schemas[0] is None:
+        tables = self._columns.tables
+        if not tables or tables[0].arrow_schema is None:
             return None
 
-        metadata: dict[bytes, bytes] = read_arrow_schema(schemas[0]).metadata or {}
-        if len(schemas) > 1 or self._has_text_ids:
+        metadata: dict[bytes, bytes] = read_arrow_schema(tables[0].arrow_schema).metadata or {}
+        if len(tables) > 1 or self._has_text_ids:
             metadata = {name: value for name, value in metadata.items() if name == b"polars"}
         return metadata or None
 
@@ -225,7 +226,8 @@ class ArrowColumns:
         """Return the values of some rows by column."""
         columns = self._columns.typed_columns(rows)
         if self._has_text_ids:
-            columns[list(self._types).index(self._id_column)] = [row.id for row in rows]
+            position = list(self._types).index(self._id_column)
+            columns[position] = [row.id for row in rows]
         return columns
 
     def arrays(self, columns: Sequence[Sequence[Any]]) -> Iterator[Any]:
@@ -345,8 +347,8 @@ class ParquetRows:
 
         self._gather()
         arrays = list(self._arrow_columns.arrays(self._imported_values))
-        added = zip(self._added_values, self._added_fields.values(), strict=True)
-        arrays += [pyarrow.array(values, field.type) for values, field in added]
+        for values, field in zip(self._added_values, self._added_fields.values(), strict=True):
+            arrays.append(pyarrow.array(values, field.type))
 
         self._writer.write_table(pyarrow.table(arrays, schema=self._schema))
         self.discard()

@@ -80,7 +80,9 @@ class ExportRow:
     @property
     def answers_text(self) -> str | None:
         """The answers of all annotators as one JSON text; None if there are none."""
-        return json.dumps(dict(self.answers), ensure_ascii=False) if self.answers else None
+        if not self.answers:
+            return None
+        return json.dumps(dict(self.answers), ensure_ascii=False)
 
 
 def shown_content(row: ExportRow) -> dict[str, str | None]:
@@ -181,7 +183,9 @@ class ExportColumns:
         for table, column in zip(self.tables, columns, strict=True):
             if name in table.names and column != name:
                 return None
-        return None if name is None else self._imported_names.index(name)
+        if name is None:
+            return None
+        return self._imported_names.index(name)
 
     @property
     def names(self) -> list[str]:
@@ -203,7 +207,8 @@ class ExportColumns:
 
     def types(self, row: StoredRow | None) -> list[ColumnType]:
         """Return what the cells of a row stand for in its own table, in the same order."""
-        _, types = self._layout(None if row is None else row.table)
+        table = None if row is None else row.table
+        _, types = self._layout(table)
         return types
 
     def _layout(
@@ -218,9 +223,12 @@ class ExportColumns:
             own_columns = () if table is None else table.columns
             place_of = {column.name: place for place, column in enumerate(own_columns)}
             positions = [place_of.get(column.name) for column in self.imported]
-            types = [
-                ColumnType.TEXT if place is None else own_columns[place].type for place in positions
-            ]
+            types = []
+            for place in positions:
+                column_type = ColumnType.TEXT
+                if place is not None:
+                    column_type = own_columns[place].type
+                types.append(column_type)
             is_same = positions == list(range(len(own_columns)))
             self._layouts[table] = (None if is_same else positions, types)
         return self._layouts[table]
@@ -238,7 +246,8 @@ class ExportColumns:
         columns: list[list[Any]] = [[] for _ in self.imported]
 
         # Rows that follow each other are nearly always of one table.
-        for types, group in groupby((row.row for row in rows), key=self.types):
+        stored_rows = [row.row for row in rows]
+        for types, group in groupby(stored_rows, key=self.types):
             cells_of_rows = [self.cells(row) for row in group]
             cells_of_columns = zip(*cells_of_rows, strict=True)
             for values, cells, column_type in zip(columns, cells_of_columns, types, strict=True):
@@ -246,7 +255,8 @@ class ExportColumns:
 
         for place, row in enumerate(rows):
             if any(columns[position][place] in _MISSING for position, _ in self._filled):
-                for position, value in self.missing_cells(row, self.cells(row.row)).items():
+                missing = self.missing_cells(row, self.cells(row.row))
+                for position, value in missing.items():
                     columns[position][place] = value
         return columns
 

@@ -128,9 +128,10 @@ def _hide_password(location: str) -> tuple[str, dict[str, str]]:
         return location, {}
 
     user, _, host = parts.netloc.rpartition("@")
-    netloc = f"{user.partition(':')[0]}@{host}"
+    name, _, _ = user.partition(":")
+    address = parts._replace(netloc=f"{name}@{host}").geturl()
     # The variable that PostgreSQL's own programs read.
-    return parts._replace(netloc=netloc).geturl(), {"PGPASSWORD": unquote(parts.password)}
+    return address, {"PGPASSWORD": unquote(parts.password)}
 
 
 def _read_address(process: subprocess.Popen[str], host: str) -> str:

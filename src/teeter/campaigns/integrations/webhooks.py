@@ -102,7 +102,9 @@ def add_webhook(
     names = set(events)
     unknown = names - set(WebhookEvent)
     if unknown or not names:
-        wrong = f"There is no event {sorted(unknown)[0]!r}" if unknown else "No event is given"
+        wrong = "No event is given"
+        if unknown:
+            wrong = f"There is no event {min(unknown)!r}"
         raise InputError(f"{wrong}: choose from {', '.join(WebhookEvent)}.")
 
     if secret is not None:
@@ -111,7 +113,7 @@ def add_webhook(
     with campaign.writing() as change:
         webhooks = change.webhooks.all()
         for webhook in webhooks:
-            is_same = webhook.url == url and set(webhook.events) == names
+            is_same = webhook.url == url and webhook.events == names
             if is_same and webhook.allow_private == allow_private and secret is None:
                 return webhook
 
@@ -171,7 +173,8 @@ def _require_secret(secret: str) -> None:
         key = b""
 
     smallest, largest = _SECRET_BYTES
-    if not secret.startswith(SECRET_PREFIX) or not smallest <= len(key) <= largest:
+    has_length = smallest <= len(key) <= largest
+    if not secret.startswith(SECRET_PREFIX) or not has_length:
         raise InputError(
             f"The secret is not valid: give {SECRET_PREFIX} and {smallest} to {largest} bytes in "
             "base64, or leave it out to get a random one."
@@ -205,7 +208,9 @@ def sign_payload(secret: str, message_id: str, timestamp: str, body: bytes) -> s
     """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     message = f"{message_id}.{timestamp}.".encode() + body
-    return f"v1,{base64.b64encode(hmac.digest(key, message, 'sha256')).decode()}"
+    digest = hmac.digest(key, message, "sha256")
+    signature = base64.b64encode(digest).decode()
+    return f"v1,{signature}"
 
 
 def deliver_due(campaign: Campaign) -> int:
@@ -295,7 +300,8 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
     timestamp = str(int(time.time()))
     # The same at every attempt, and another one in every campaign: their numbers are alike.
     event = f"{webhook.created} {payload['id']}"
-    message_id = f"msg_{hashlib.sha256(event.encode()).hexdigest()[:32]}"
+    digest = hashlib.sha256(event.encode()).hexdigest()
+    message_id = f"msg_{digest[:32]}"
     headers = {
         "Content-Type": "application/json",
         "webhook-id": message_id,
@@ -319,11 +325,12 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
 
 def _pause_before_next(campaign: Campaign, delivery: StoredDelivery) -> float | None:
     """Return the seconds until the next attempt; None if the delivery is too old."""
-    created = datetime.fromisoformat(delivery.created)
-    if (campaign.clock() - created).total_seconds() > _MAX_AGE_SECONDS:
+    age = campaign.clock() - datetime.fromisoformat(delivery.created)
+    if age.total_seconds() > _MAX_AGE_SECONDS:
         return None
 
     # From the 10th attempt on it is the longest pause, whatever the power of two is.
-    pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(delivery.attempts, 20))
+    doublings = min(delivery.attempts, 20)
+    pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0**doublings)
     # Many deliveries that failed together must not all come back together.
     return pause * random.uniform(0.8, 1.2)

@@ -96,13 +96,15 @@ def normalize_url(url: str) -> str:
     except ValueError:
         raise not_a_url from None
 
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable():
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise not_a_url
+    if not url.isprintable():
         raise not_a_url
     if parts.username or parts.password:
         raise InputError("Remove the user name and password from the URL; teeter uses a token.")
 
     # Label Studio may be served below a prefix, which comes before the path of the page.
-    prefix = re.split(r"/(?:projects|user|api)(?:/|$)", parts.path)[0]
+    prefix, *_ = re.split(r"/(?:projects|user|api)(?:/|$)", parts.path)
     return f"{parts.scheme}://{parts.netloc}{prefix.rstrip('/')}"
 
 
@@ -139,8 +141,8 @@ class LabelStudioClient:
         self.url = normalize_url(url)
         self._token = token.strip()
         # It is sent as a header.
-        is_sendable = self._token.isascii() and self._token.isprintable() and " " not in self._token
-        if not self._token or not is_sendable:
+        is_printable = self._token.isascii() and self._token.isprintable()
+        if not self._token or not is_printable or " " in self._token:
             raise InputError(
                 "The token is empty or contains invalid characters. Copy it from Label Studio "
                 "again."

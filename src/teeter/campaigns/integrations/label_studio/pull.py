@@ -123,8 +123,10 @@ def import_annotations(
                 continue
             if previous is not None:
                 # An annotation that was deleted and restored is imported again.
-                is_unchanged = (previous.kind, previous.label) == choice and not previous.gone
-                if is_unchanged or _names_another_class(previous, annotation, past_names):
+                is_same = (previous.kind, previous.label) == choice
+                if is_same and not previous.gone:
+                    continue
+                if _names_another_class(previous, annotation, past_names):
                     continue
 
             annotator = _annotator_name(annotation, emails)
@@ -199,7 +201,8 @@ def _names_another_class(
     """
     if previous.gone or previous.label is None:
         return False
-    had_name = chosen_class(annotation.result or []) in past_names.get(previous.label, set())
+    chosen = chosen_class(annotation.result or [])
+    had_name = chosen in past_names.get(previous.label, set())
     return had_name and format_time(annotation.changed_at) <= previous.at
 
 

@@ -50,7 +50,8 @@ def format_features(item_id: str, features: npt.NDArray[np.float32]) -> str:
         >>> format_features("a1", np.array([0.5, 2.0], dtype=np.float32))
         'a1\\n0.5, 2'
     """
-    shown = ", ".join(f"{value:.4g}" for value in features[:MAX_SHOWN_FEATURES])
+    first = features[:MAX_SHOWN_FEATURES]
+    shown = ", ".join(f"{value:.4g}" for value in first)
     if len(features) > MAX_SHOWN_FEATURES:
         shown += f", … ({len(features)} features)"
     return f"{item_id}\n{shown}"
@@ -86,12 +87,14 @@ def upload_images(
 
     urls: dict[str, str] = {}
     for item_ids in split_by_size(list(files), sizes):
-        upload_ids = client.import_files(project_id, [files[item_id] for item_id in item_ids])
+        part = [files[item_id] for item_id in item_ids]
+        upload_ids = client.import_files(project_id, part)
         # The upload returns ids; where the files are takes a second request.
         uploads = client.list_file_uploads(project_id, upload_ids)
         url_by_upload = {upload.id: f"/data/{upload.file}" for upload in uploads}
 
-        if len(upload_ids) != len(item_ids) or not url_by_upload.keys() >= set(upload_ids):
+        is_complete = url_by_upload.keys() >= set(upload_ids)
+        if len(upload_ids) != len(item_ids) or not is_complete:
             raise ServerError(
                 f"{client.url} stored only {len(url_by_upload)} of {len(item_ids)} images. "
                 "Run the sync again."
@@ -111,7 +114,8 @@ def _read_image(path: str, folder: Path | None) -> tuple[str, bytes]:
     # Paths in a campaign have forward slashes on every operating system.
     if file.suffix.lower() in ACCEPTED_IMAGE_SUFFIXES:
         return PurePosixPath(path).name, content
-    return f"{PurePosixPath(path).stem}.png", _convert_to_png(content, path)
+    name = f"{PurePosixPath(path).stem}.png"
+    return name, _convert_to_png(content, path)
 
 
 def _convert_to_png(content: bytes, path: str) -> bytes:
@@ -257,8 +261,9 @@ class TaskPusher:
             return {}
 
         # Random and shared items measure the model and the annotators.
+        settings = self.campaign.settings
         picked = [pick.item for pick in picks if not pick.arm.is_random]
-        item_ids = [item for item in picked if not self.campaign.settings.is_answered_blind(item)]
+        item_ids = [item for item in picked if not settings.is_answered_blind(item)]
 
         with self.campaign.reading() as view:
             items = view.items.by_id(item_ids)
@@ -266,7 +271,10 @@ class TaskPusher:
             reports = measure_sources(view)
             visible = visible_suggestions(view, reports, row_ids)
 
-        return {item: ShownSuggestion(entry.source, entry.label) for item, entry in visible.items()}
+        suggestions = {}
+        for item, visible_one in visible.items():
+            suggestions[item] = ShownSuggestion(visible_one.source, visible_one.label)
+        return suggestions
 
     def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
         """Return how many annotators still have to answer each item, at least 1."""
@@ -294,7 +302,11 @@ class TaskPusher:
             with self.campaign.reading() as view:
                 encoded = view.encodings.read(items=item_ids)
             features = dict(zip(encoded.keys, encoded.vectors, strict=True))
-            return {item: {"text": format_features(item, features[item])} for item in item_ids}
+            contents = {}
+            for item in item_ids:
+                text = format_features(item, features[item])
+                contents[item] = {"text": text}
+            return contents
 
         with self.campaign.reading() as view:
             items = view.items.by_id(item_ids)

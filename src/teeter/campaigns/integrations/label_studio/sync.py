@@ -256,7 +256,8 @@ class LabelStudio:
         project = self._open_project()
         tasks = self._read_tasks(project)
         emails = {user.id: user.email or "" for user in self.client.list_users()}
-        pulled = import_annotations(self.campaign, project.link, tasks.by_id.values(), emails)
+        found = tasks.by_id.values()
+        pulled = import_annotations(self.campaign, project.link, found, emails)
 
         # After the pull, because the new answers decide whether and what to pick.
         model_version = None
@@ -405,7 +406,8 @@ class LabelStudio:
 
         # Loaded once, because it takes a while in a large campaign.
         state = self.campaign.load_state()
-        if state.unencoded or len(set(state.labels.values())) < 2:
+        labelled_classes = set(state.labels.values())
+        if state.unencoded or len(labelled_classes) < 2:
             # A classifier needs the features of all items and two classes.
             return None
 
