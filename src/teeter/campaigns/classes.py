@@ -147,8 +147,11 @@ class Classes(Part):
             given = described.get(name, ClassDescription())
             kept = described.get(into, ClassDescription())
             # A class may have so many examples and no more.
-            examples = tuple(dict.fromkeys((*kept.examples, *given.examples)))[:MAX_EXAMPLES]
-            joined = ClassDescription(kept.description or given.description, examples)
+            examples = dict.fromkeys([*kept.examples, *given.examples])
+            joined = ClassDescription(
+                kept.description or given.description,
+                tuple(examples)[:MAX_EXAMPLES],
+            )
             change.descriptions.write({into: joined}, who)
             self._remove(change, name, into, who)
 
@@ -205,7 +208,9 @@ class Classes(Part):
         keys = list(change.settings.keys)
         if index < len(keys):
             del keys[index]
-            change.write_settings(json.loads(change.campaign().settings) | {"keys": keys})
+            settings = json.loads(change.campaign().settings)
+            settings["keys"] = keys
+            change.write_settings(settings)
         change.classes.remove(name, into, who)
 
     def describe(
@@ -475,7 +480,8 @@ def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescriptio
     header = [cell.strip().lower() for cell in rows[0]]
     position = name_column(header)
     example_columns = [k for k, column in enumerate(header) if column.startswith("example")]
-    if position is None or not ("description" in header or example_columns):
+    has_description = "description" in header
+    if position is None or not (has_description or example_columns):
         return {}
 
     descriptions: dict[str, ClassDescription] = {}
@@ -489,7 +495,9 @@ def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescriptio
         if name in descriptions:
             raise InputError(f"{path} describes {name!r} twice: describe each class once.")
 
-        description = cells[header.index("description")] if "description" in header else ""
+        description = ""
+        if has_description:
+            description = cells[header.index("description")]
         examples = [cells[k] for k in example_columns if cells[k]]
         descriptions[name] = validate_description(name, description, examples)
 
@@ -523,7 +531,8 @@ def validate_description(name: str, description: Any, examples: Any) -> ClassDes
                 f"{MAX_DESCRIPTION:,}."
             )
 
-    return ClassDescription(description.strip(), tuple(text for text in texts if text))
+    filled = tuple(text for text in texts if text)
+    return ClassDescription(description.strip(), filled)
 
 
 def require_known_classes(
@@ -700,7 +709,8 @@ def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> di
         if name not in keys and is_free:
             keys[name] = key
 
-    free_keys = iter([key for key in _AUTOMATIC_KEYS if key not in keys.values()])
+    taken = set(keys.values())
+    free_keys = (key for key in _AUTOMATIC_KEYS if key not in taken)
     shortcuts: dict[str, str | None] = {}
     for name in classes:
         if name in keys:

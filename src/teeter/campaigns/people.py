@@ -146,7 +146,8 @@ class People(Part):
         with other._campaign.reading() as view:
             person = other._member(view, name)
 
-        self._add(name, role, None if person is None else person.token_hash, who)
+        token_hash = None if person is None else person.token_hash
+        self._add(name, role, token_hash, who)
 
     def _add(
         self, name: str, role: str, token_hash: str | None, who: str, *, keep_owner: bool = False
@@ -158,7 +159,8 @@ class People(Part):
         with self._campaign.writing() as change:
             # Inside the transaction, so that two owners cannot add the same name at once.
             is_first = not change.people.members()
-            if keep_owner and is_first and (new_role is not Role.OWNER or name != who.strip()):
+            is_own_owner = new_role is Role.OWNER and name == who.strip()
+            if keep_owner and is_first and not is_own_owner:
                 raise InputError("Add yourself first, as an owner.")
             member = self._member(change, name)
             if member is not None:
@@ -287,7 +289,9 @@ class People(Part):
         # Every hash begins with the empty prefix, which must not let anyone in.
         if member is None or member.token_hash is None or not prefix:
             return None
-        return member if member.token_hash.startswith(prefix) else None
+        if not member.token_hash.startswith(prefix):
+            return None
+        return member
 
     def require(self, name: str, permission: str) -> None:
         """Refuse a person who lacks a permission. A campaign without members allows everything.
@@ -309,7 +313,9 @@ class People(Part):
 
     def _member(self, view: Reading, name: str) -> Person | None:
         person = view.people.find(name)
-        return None if person is None or person.removed is not None else person
+        if person is None or person.removed is not None:
+            return None
+        return person
 
     def _require_member(self, view: Reading, name: str) -> Person:
         member = self._member(view, name)
@@ -353,7 +359,8 @@ def _parse_role(role: str) -> Role:
     try:
         return Role(role)
     except ValueError:
-        raise UnknownNameError(f"No role is called {role!r}. {did_you_mean(role, ROLES)}") from None
+        hint = did_you_mean(role, ROLES)
+        raise UnknownNameError(f"No role is called {role!r}. {hint}") from None
 
 
 def _with_article(role: Role) -> str:

@@ -42,8 +42,10 @@ def home() -> Path:
         local_data = os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")
         return Path(local_data) / "teeter"
 
-    config_folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(config_folder) / "teeter"
+    config_folder = Path.home() / ".config"
+    if os.environ.get("XDG_CONFIG_HOME"):
+        config_folder = Path(os.environ["XDG_CONFIG_HOME"])
+    return config_folder / "teeter"
 
 
 def trust(database: Database, place: str) -> None:
@@ -94,8 +96,10 @@ def is_trusted_folder(database: Database, folder: str) -> bool:
     They may in the folder of their file, and in those inside it.
     """
     resolved = resolve_folder(folder)
-    if database.path is not None and resolved.is_relative_to(database.path.resolve().parent):
-        return True
+    if database.path is not None:
+        own_folder = database.path.resolve().parent
+        if resolved.is_relative_to(own_folder):
+            return True
     return is_trusted(database, str(resolved))
 
 
@@ -134,7 +138,8 @@ def find_untrusted(campaign: Campaign, places: Sequence[str] = ()) -> list[str]:
     try:
         if folder is not None:
             resolved = resolve_folder(folder)
-            if any(resolved.is_relative_to(Path(place).resolve()) for place in places):
+            allowed = [Path(place).resolve() for place in places]
+            if any(resolved.is_relative_to(place) for place in allowed):
                 trust_folder(database, folder)
         require_trusted_folder(database, folder)
     except InputError as error:
@@ -169,7 +174,9 @@ def carry_trust(source: Path, target: Path) -> None:
 
 def _location(database: Database) -> str:
     """Return what ``trusted.json`` calls a campaign's file or database."""
-    return database.display_url if database.path is None else str(database.path.resolve())
+    if database.path is None:
+        return database.display_url
+    return str(database.path.resolve())
 
 
 def _file() -> Path:
@@ -198,7 +205,8 @@ def _add(location: str, places: Sequence[str]) -> None:
         # Another process may write at the same time.
         with FileLock(path.with_name(path.name + ".lock")):
             trusted = _read()
-            trusted[location] = sorted({*trusted.get(location, []), *places})
+            earlier = trusted.get(location, [])
+            trusted[location] = sorted({*earlier, *places})
             # A later file of the same path may come from someone else.
             kept = {
                 name: names
