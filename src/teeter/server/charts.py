@@ -59,9 +59,14 @@ def accuracy_chart(points: Sequence[tuple[int, AccuracyEstimate]]) -> Markup | N
     to_x = _scale(0, most_labels, LEFT, WIDTH - RIGHT)
     to_y = _scale(0, 1, HEIGHT - BOTTOM, TOP)
 
-    line = [(to_x(labels), to_y(accuracy.share)) for labels, accuracy in points]
-    upper = [(to_x(labels), to_y(accuracy.high)) for labels, accuracy in points]
-    lower = [(to_x(labels), to_y(accuracy.low)) for labels, accuracy in points]
+    line = []
+    upper = []
+    lower = []
+    for labels, accuracy in points:
+        x = to_x(labels)
+        line.append((x, to_y(accuracy.share)))
+        upper.append((x, to_y(accuracy.high)))
+        lower.append((x, to_y(accuracy.low)))
 
     n_labels, last = points[-1]
     description = (
@@ -89,25 +94,28 @@ def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
         An SVG, or None if there are no two different times.
     """
     seconds = [datetime.fromisoformat(time).timestamp() for time in times]
-    if len(seconds) < 2 or seconds[-1] <= seconds[0]:
+    n_labels = len(seconds)
+    if n_labels < 2 or seconds[-1] <= seconds[0]:
         return None
 
     to_x = _scale(seconds[0], seconds[-1], LEFT, WIDTH - RIGHT)
-    to_y = _scale(0, len(seconds), HEIGHT - BOTTOM, TOP)
+    to_y = _scale(0, n_labels, HEIGHT - BOTTOM, TOP)
 
     # The last label is always drawn, so that the line ends at the total.
-    step = max(1, len(seconds) // _MAX_POINTS)
-    drawn = [*range(0, len(seconds), step), len(seconds) - 1]
-    line = [(to_x(seconds[index]), to_y(index + 1)) for index in drawn]
+    step = max(1, n_labels // _MAX_POINTS)
+    line = []
+    for index in (*range(0, n_labels, step), n_labels - 1):
+        x = to_x(seconds[index])
+        line.append((x, to_y(index + 1)))
 
     start = _format_time(times[0])
     end = _format_time(times[-1])
     return _render(
-        f"{len(seconds)} labels between {start} and {end}.",
+        f"{n_labels} labels between {start} and {end}.",
         line=line,
-        band=[(line[0][0], to_y(0)), *line, (line[-1][0], to_y(0))],
+        band=_area_below(line, to_y(0)),
         dots=[],
-        y_ticks=_ticks(to_y, _round_steps(len(seconds)), ",.0f"),
+        y_ticks=_ticks(to_y, _round_steps(n_labels), ",.0f"),
         x_ticks=[],
         start=start,
         end=end,
@@ -136,17 +144,14 @@ def coverage_chart(
     line = [(to_x(point.draws), to_y(point.coverage)) for point in curve]
     dots = [(to_x(point.draws), to_y(point.coverage)) for point in planned]
 
-    now = curve[-1] if curve else None
     description = "The model may not label any items yet."
-    if now is not None:
+    if curve:
+        now = curve[-1]
         description = f"After {now.draws} random labels the model may label {now.coverage:.0%}."
-    band = []
-    if line:
-        band = [(line[0][0], to_y(0)), *line, (line[-1][0], to_y(0))]
     return _render(
         f"{description} The plan has {len(planned)} points.",
         line=line,
-        band=band,
+        band=_area_below(line, to_y(0)),
         dots=dots,
         y_ticks=_ticks(to_y, _QUARTERS, ".0%"),
         x_ticks=_ticks(to_x, _round_steps(most_draws), ",.0f"),
@@ -164,26 +169,43 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
         return None
 
     # Most models are sure of most items, so the lower half is drawn only if something is in it.
-    is_upper_half = min(bin.low for bin in bins) >= 0.5 and bins[0].confidence >= 0.5
-    lowest = 0.5 if is_upper_half else 0.0
+    lowest_value = min(bins[0].confidence, *[bin.low for bin in bins])
+    lowest = 0.5 if lowest_value >= 0.5 else 0.0
     shares = [lowest + (1 - lowest) * k / 4 for k in range(5)]
 
     # The last tick is centred below the end of the axis and needs room on its right.
     to_x = _scale(lowest, 1, LEFT, WIDTH - 2 * RIGHT)
     to_y = _scale(lowest, 1, HEIGHT - BOTTOM, TOP)
-    upper = [(to_x(bin.confidence), to_y(bin.high)) for bin in bins]
-    lower = [(to_x(bin.confidence), to_y(bin.low)) for bin in bins]
-    described = "; ".join(f"{bin.confidence:.0%} sure, {bin.right:.0%} right" for bin in bins)
+    dots = []
+    upper = []
+    lower = []
+    described = []
+    for bin in bins:
+        x = to_x(bin.confidence)
+        dots.append((x, to_y(bin.right)))
+        upper.append((x, to_y(bin.high)))
+        lower.append((x, to_y(bin.low)))
+        described.append(f"{bin.confidence:.0%} sure, {bin.right:.0%} right")
     return _render(
-        f"Confidence and share of right labels: {described}.",
+        f"Confidence and share of right labels: {'; '.join(described)}.",
         # What a perfectly calibrated model would show.
         line=[(to_x(lowest), to_y(lowest)), (to_x(1), to_y(1))],
         band=[*upper, *reversed(lower)],
-        dots=[(to_x(bin.confidence), to_y(bin.right)) for bin in bins],
+        dots=dots,
         y_ticks=_ticks(to_y, shares, ".0%"),
         x_ticks=_ticks(to_x, shares, ".0%"),
         x_label="confidence",
     )
+
+
+def _area_below(line: Sequence[_Point], bottom: float) -> list[_Point]:
+    """Return the corners of the area between a line and the axis; none without a line."""
+    if not line:
+        return []
+
+    first_x, _ = line[0]
+    last_x, _ = line[-1]
+    return [(first_x, bottom), *line, (last_x, bottom)]
 
 
 def _ticks(scale: Callable[[float], float], values: Sequence[float], spec: str) -> list[_Tick]:
@@ -194,8 +216,10 @@ def _round_steps(high: float) -> list[float]:
     """Return about four round numbers from 0 up to ``high``."""
     # The smallest of 1, 2, 5 or 10 times a power of ten that makes at most four steps.
     raw_step = max(high, 1) / 4
-    magnitude = 10.0 ** (len(str(int(raw_step))) - 1)
-    step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw_step)
+    digits = len(str(int(raw_step)))
+    magnitude = 10.0 ** (digits - 1)
+    steps = [factor * magnitude for factor in (1, 2, 5, 10)]
+    step = next(step for step in steps if step >= raw_step)
     return [step * index for index in range(int(high / step) + 1)]
 
 

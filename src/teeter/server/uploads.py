@@ -199,7 +199,8 @@ def _require_parquet_size(path: Path, limit: int) -> None:
     except MissingExtraError:
         return  # reading the file reports it
     except FileError as error:
-        raise FileError(str(error).replace(str(path), path.name)) from None
+        sentence = str(error).replace(str(path), path.name)
+        raise FileError(sentence) from None
 
 
 _TYPE_BY_SUFFIX = {
@@ -212,7 +213,11 @@ _TYPE_BY_SUFFIX = {
 }
 """Media types that browsers show, by the suffix of the format."""
 
-_CONVERSIONS = {".tif": ("TIFF", "PNG"), ".heic": ("HEIF", "JPEG"), ".webp": ("WEBP", "WEBP")}
+_CONVERSIONS = {
+    ".tif": ("TIFF", "PNG"),
+    ".heic": ("HEIF", "JPEG"),
+    ".webp": ("WEBP", "WEBP"),
+}
 """The formats that browsers do not show as they are, for Pillow, and what they are converted to."""
 
 _SHOWN_SIDE = 2048
@@ -242,7 +247,8 @@ def image_response(path: Path) -> Response:
 
     headers = {"cache-control": "private, max-age=3600"}
     suffix = image_suffix(signature) or ""
-    has_exif = signature[12:16] == b"VP8X" and signature[_WEBP_FLAGS] & _WEBP_EXIF
+    is_extended = signature[12:16] == b"VP8X"
+    has_exif = is_extended and signature[_WEBP_FLAGS] & _WEBP_EXIF
     if suffix in _TYPE_BY_SUFFIX and not (suffix == ".webp" and has_exif):
         return FileResponse(path, media_type=_TYPE_BY_SUFFIX[suffix], headers=headers)
 

@@ -401,7 +401,8 @@ class Workspace:
     def redact_paths(self, sentence: str) -> str:
         """Return a sentence without the places of files and databases on the server."""
         # Each upload has a folder of its own.
-        sentence = re.sub(rf"{re.escape(str(self.temp))}[/\\][^/\\]+[/\\]", "", sentence)
+        temp = re.escape(str(self.temp))
+        sentence = re.sub(rf"{temp}[/\\][^/\\]+[/\\]", "", sentence)
         folders = {self.temp}
         if self.folder is not None:
             folders.add(self.folder.absolute())
@@ -447,8 +448,11 @@ class Workspace:
         )
 
     def _redact_each(self, sentences: list[str]) -> list[str]:
+        if not sentences:
+            return []
         # At once, because the folders of all campaigns are looked up for each call.
-        return self.redact_paths("\0".join(sentences)).split("\0") if sentences else []
+        redacted = self.redact_paths("\0".join(sentences))
+        return redacted.split("\0")
 
     # The folder
 
@@ -613,7 +617,9 @@ class Workspace:
         job = self.describe_job(started.job)
         # A creation that failed is tried again, and so is one whose campaign was deleted since.
         is_there = job.result is not None and job.result.slug in self.campaigns
-        return started if is_there or job.state is JobState.WAITING else None
+        if not is_there and job.state is not JobState.WAITING:
+            return None
+        return started
 
     def train(self, campaign: Campaign) -> Job[ModelRound | None]:
         """Train a model in the background."""
@@ -722,7 +728,8 @@ class Workspace:
         An outdated map is returned until the new one is ready.
         """
         model = campaign.newest_model()
-        newest = (0 if model is None else model.version, campaign.items.newest_change())
+        version = 0 if model is None else model.version
+        newest = (version, campaign.items.newest_change())
         with self._lock:
             drawings = self._drawings.setdefault((campaign.location, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
@@ -754,8 +761,10 @@ class Workspace:
         Later models change its colours only, for which there is time when it is opened.
         """
         is_drawn = (location, MapKind.TSNE) in self._drawings
+        if is_drawn or find_spec("openTSNE") is None:
+            return
         for campaign in list(self.campaigns.values()):
-            if campaign.location == location and not is_drawn and find_spec("openTSNE") is not None:
+            if campaign.location == location:
                 self.draw_map(campaign, MapKind.TSNE)
 
     def find_suspects(self, campaign: Campaign, *, again: bool = False) -> Job[list[SuspectLabel]]:
@@ -861,7 +870,8 @@ def make_slug(name: str, taken: Iterable[str]) -> str:
     # NFKD splits letters from their accents.
     decomposed = normalize("NFKD", name.casefold())
     letters = "".join(character for character in decomposed if not combining(character))
-    stem = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
+    hyphenated = re.sub(r"[^a-z0-9]+", "-", letters)
+    stem = hyphenated.strip("-") or "campaign"
 
     taken = set(taken)
     slug = stem

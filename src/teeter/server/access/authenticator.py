@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Protocol
 
 from teeter.errors import PermissionDeniedError, TeeterError
@@ -89,9 +89,9 @@ def _client_network(address: str) -> str:
     except ValueError:
         return address
 
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None and not parsed.is_loopback:
-        return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
-    return address
+    if isinstance(parsed, IPv4Address) or parsed.is_loopback or parsed.ipv4_mapped is not None:
+        return address
+    return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
 
 
 class Authenticator:
@@ -208,11 +208,15 @@ class Authenticator:
         # The proxy speaks for every single request: a cookie alone is no login by it, and what the
         # proxy says now counts for more than any earlier login.
         if proxy_user is not None or session.method is LoginMethod.HEADER:
-            is_same = session.method is LoginMethod.HEADER and session.annotator == proxy_user
-            return session if is_same else None
+            is_by_header = session.method is LoginMethod.HEADER
+            if not is_by_header or session.annotator != proxy_user:
+                return None
+            return session
 
         if session.method is LoginMethod.OIDC:
-            return session if self._is_allowed_account(session) else None
+            if not self._is_allowed_account(session):
+                return None
+            return session
 
         if not self.requires_login():
             # From another server of this machine with the same secret, or from an earlier run.
@@ -234,8 +238,9 @@ class Authenticator:
         if login is None or login.oidc is None or session.annotator is None:
             return False
 
-        is_over = session.expires_at is None or session.expires_at < time.time()
-        return not is_over and login.is_allowed(session.annotator)
+        if session.expires_at is None or session.expires_at < time.time():
+            return False
+        return login.is_allowed(session.annotator)
 
     def _is_valid(self, annotator: str, prefix: str) -> bool:
         if self.config.tokens.is_valid(annotator, prefix):

@@ -337,7 +337,8 @@ def _parse(path: Path, kind: type[_Settings]) -> _Settings:
 def _find_secret(oidc: OidcConfig, path: Path) -> SecretStr | None:
     if oidc.client_secret_file is not None:
         # Relative to the file that names it, wherever the server is started.
-        return SecretStr(_read_text(path.parent / oidc.client_secret_file).strip())
+        secret = _read_text(path.parent / oidc.client_secret_file)
+        return SecretStr(secret.strip())
 
     from_environment = os.environ.get(CLIENT_SECRET_VARIABLE)
     if from_environment:
@@ -364,7 +365,8 @@ def _describe(error: ValidationError) -> str:
     problems = []
     for problem in error.errors(include_input=False, include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ").replace("Input should", "it must")
+        message = problem["msg"].removeprefix("Value error, ")
+        message = message.replace("Input should", "it must")
         if problem["type"] == "extra_forbidden":
             message = "there is no such setting"
         elif problem["type"] == "path_type":

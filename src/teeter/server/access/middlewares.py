@@ -114,7 +114,9 @@ def local_path(value: str | None) -> str:
 
     parts = urlsplit(value)
     # The login page itself would be a loop.
-    if parts.scheme or parts.netloc or parts.path == "/login" or parts.path.startswith("/login/"):
+    if parts.path == "/login" or parts.path.startswith("/login/"):
+        return HOME
+    if parts.scheme or parts.netloc:
         return HOME
     return value
 
@@ -290,8 +292,10 @@ def _is_cross_site(scope: Scope, headers: Headers) -> bool:
 
     # The port counts too: another server of the same machine is another site.
     origin = headers.get("origin")
+    if origin is None:
+        return False
     host = headers.get("host", "")
-    return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    return urlsplit(origin).netloc.lower() != host.lower()
 
 
 _UPLOAD_PATH = re.compile(r"/api/v1/(uploads|campaigns(/[^/]+/(items/file|predictions))?)")
@@ -319,10 +323,11 @@ class BodyLimitMiddleware(HttpMiddleware):
         """Pass a request on with a body that raises when it exceeds its limits."""
         max_bytes = self._config.body_limit
         seconds = self._config.body_seconds
-        if scope["method"] == "POST" and _UPLOAD_PATH.fullmatch(scope["path"]):
+        is_post = scope["method"] == "POST"
+        if is_post and _UPLOAD_PATH.fullmatch(scope["path"]):
             max_bytes = self._config.upload_limit
             seconds = self._config.upload_seconds
-        elif scope["method"] == "POST" and _ITEMS_PATH.fullmatch(scope["path"]):
+        elif is_post and _ITEMS_PATH.fullmatch(scope["path"]):
             max_bytes = self._config.items_limit
 
         length = Headers(scope=scope).get("content-length", "0")
@@ -340,7 +345,8 @@ class BodyLimitMiddleware(HttpMiddleware):
             await self.app(scope, _LimitedBody(receive, max_bytes, seconds), send)
         except (_BodyTooLargeError, _BodyTooSlowError) as error:
             # From CsrfMiddleware: the application answers what it raises while it reads a body.
-            response = refuse(scope, error.status_code, error.detail, dict(error.headers or {}))
+            headers = dict(error.headers or {})
+            response = refuse(scope, error.status_code, error.detail, headers)
             await response(scope, receive, send)
 
 
@@ -562,9 +568,12 @@ def _login_address(scope: Scope) -> str:
     # As the browser sent it: decoded, a path may mean another page, or another site.
     path = scope.get("raw_path") or quote(scope["path"]).encode()
     query = scope["query_string"]
-    asked = path + b"?" + query if query else path
-    page = local_path(asked.decode("ascii", "replace"))
-    return "/login" if page == HOME else f"/login?next={quote(page, safe='')}"
+    if query:
+        path += b"?" + query
+    page = local_path(path.decode("ascii", "replace"))
+    if page == HOME:
+        return "/login"
+    return f"/login?next={quote(page, safe='')}"
 
 
 class BearerTokenMiddleware(HttpMiddleware):
@@ -590,10 +599,12 @@ class BearerTokenMiddleware(HttpMiddleware):
             session = await run_in_threadpool(self._log_in, token, client_address(scope))
         except WrongTokenError as error:
             headers = {"www-authenticate": 'Bearer error="invalid_token"'}
-            await refuse(scope, 401, str(error), headers)(scope, receive, send)
+            response = refuse(scope, 401, str(error), headers)
+            await response(scope, receive, send)
             return
         except TooManyLoginsError as error:
-            await refuse(scope, 429, str(error), {"retry-after": "60"})(scope, receive, send)
+            response = refuse(scope, 429, str(error), {"retry-after": "60"})
+            await response(scope, receive, send)
             return
 
         if session is not None:
@@ -605,7 +616,8 @@ class BearerTokenMiddleware(HttpMiddleware):
         # The same program may be used with servers that require a login and with others.
         if not self._authenticator.requires_login():
             return None
-        return replace(self._authenticator.log_in(token, address), is_bearer=True)
+        session = self._authenticator.log_in(token, address)
+        return replace(session, is_bearer=True)
 
 
 def _bearer_token(headers: Headers) -> str | None:
@@ -638,7 +650,8 @@ class TrustedHeaderMiddleware(HttpMiddleware):
         try:
             annotator = await run_in_threadpool(self._authenticator.require_allowed, name)
         except PermissionDeniedError as error:
-            await refuse(scope, 403, str(error))(scope, receive, send)
+            response = refuse(scope, 403, str(error))
+            await response(scope, receive, send)
             return
 
         scope.setdefault("state", {})[PROXY_USER] = annotator

@@ -92,7 +92,8 @@ class LoginAttempts:
             return None
 
         # In constant time, and for any text: the state is what a stranger wrote into an address.
-        if not hmac.compare_digest(attempt.state.encode(), state.encode("utf-8", "replace")):
+        given = state.encode("utf-8", "replace")
+        if not hmac.compare_digest(attempt.state.encode(), given):
             return None
         if not self._mark_used(attempt.state):
             return None
@@ -297,8 +298,9 @@ class OidcProvider:
         claims: dict[str, Any] = token.claims
         audience = claims["aud"]
         party = claims.get("azp", self.config.client_id)
-        is_shared = isinstance(audience, list) and len(audience) > 1 and "azp" not in claims
-        if is_shared or party != self.config.client_id:
+        is_shared = isinstance(audience, list) and len(audience) > 1
+        names_other = is_shared and "azp" not in claims
+        if names_other or party != self.config.client_id:
             raise LoginRefusedError("The provider's ID token was issued for another application.")
         return claims
 
@@ -319,8 +321,9 @@ class OidcProvider:
         try:
             discovery = _Discovery.model_validate(document)
         except ValidationError as error:
-            fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
-            raise self._unavailable(f"wrong or missing: {fields or 'everything'}") from None
+            names = [".".join(map(str, problem["loc"])) for problem in error.errors()]
+            fields = ", ".join(names) or "everything"
+            raise self._unavailable(f"wrong or missing: {fields}") from None
 
         # Another issuer could otherwise answer instead of the one that is trusted.
         if discovery.issuer.removesuffix("/") != self.config.issuer:
@@ -344,8 +347,10 @@ class OidcProvider:
 
         keys = []
         for description in descriptions:
+            if not isinstance(description, dict):
+                continue
             # Keys for encryption sign nothing.
-            if not isinstance(description, dict) or description.get("use", "sig") != "sig":
+            if description.get("use", "sig") != "sig":
                 continue
             try:
                 keys.append(JWKRegistry.import_key(description))

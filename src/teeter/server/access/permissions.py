@@ -63,7 +63,9 @@ def campaign_member(request: Request, campaign: Campaign) -> Person | None:
 
     if _has_server_role(request):
         role = _server_role(request)
-        return None if role is None else Person(name, role)
+        if role is None:
+            return None
+        return Person(name, role)
 
     if people.list():
         return None
@@ -89,13 +91,17 @@ def _find_account(people: list[Person], account: str) -> Person | None:
 def _has_server_role(request: Request) -> bool:
     """Return whether the server, and not only campaigns, says what the user of a request may do."""
     login = get_workspace(request).auth.config.login
-    return current_session(request).has_account and login is not None and login.has_roles
+    if login is None or not login.has_roles:
+        return False
+    return current_session(request).has_account
 
 
 def _server_role(request: Request) -> Role | None:
     """Return the role that the server gives to the user of a request; None if it gives none."""
     login = get_workspace(request).auth.config.login
-    return None if login is None else login.role_of(current_user(request))
+    if login is None:
+        return None
+    return login.role_of(current_user(request))
 
 
 def permissions_in(request: Request, campaign: Campaign) -> frozenset[Permission]:

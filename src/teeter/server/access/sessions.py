@@ -73,7 +73,9 @@ def protect_cookie_name(name: str, *, is_https: bool) -> str:
     ``example.org``, and so log a visitor of ``label.example.org`` in as another person. From a
     cookie whose name begins with ``__Host-`` browsers require that the server itself set it by TLS.
     """
-    return f"__Host-{name}" if is_https else name
+    if is_https:
+        return f"__Host-{name}"
+    return name
 
 
 class SessionCookie:

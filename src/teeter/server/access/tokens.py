@@ -271,7 +271,9 @@ class CampaignTokens:
 
         def find(campaign: Campaign) -> str | None:
             person = campaign.people.find_by_token(token)
-            return None if person is None else person.name
+            if person is None:
+                return None
+            return person.name
 
         return _first_result(find, self._open_campaigns())
 
@@ -286,7 +288,9 @@ class CampaignTokens:
 
         def find(campaign: Campaign) -> str | None:
             person = campaign.people.find_by_token_prefix(annotator, prefix)
-            return None if person is None else campaign.location
+            if person is None:
+                return None
+            return campaign.location
 
         # Most requests need one query only: that of the campaign the token was found in before.
         last_location = self._campaign_of_prefix.get(prefix)

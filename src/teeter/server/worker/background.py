@@ -383,7 +383,8 @@ class BackgroundWorker:
         except Exception as raised:  # a fault of ours: the next job must still be done
             name = request.task.name
             logger.exception("%s failed.", name)
-            error = BackgroundTaskError(f"{name} failed: {type(raised).__name__}: {raised}")
+            reason = f"{type(raised).__name__}: {raised}"
+            error = BackgroundTaskError(f"{name} failed: {reason}")
 
         # The status first: a thread that waits for the future may read it at once.
         status.activity = None

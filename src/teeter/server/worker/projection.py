@@ -47,7 +47,8 @@ def project_items(state: RoundState, project: Callable[[FloatArray], FloatArray]
     Returns:
         (N, 2) coordinates; NaN for items that are not on the map.
     """
-    coordinates = np.full((len(state.features), 2), np.nan, dtype=np.float32)
+    shape = (len(state.features), 2)
+    coordinates = np.full(shape, np.nan, dtype=np.float32)
     rows = _mapped_rows(state)
     if len(rows):
         coordinates[rows] = project(state.features[rows])
@@ -65,7 +66,8 @@ def project_pca(features: FloatArray) -> FloatArray:
     """
     from sklearn.decomposition import PCA
 
-    sample = features[_sample_rows(len(features))].astype(np.float64)
+    rows = _sample_rows(len(features))
+    sample = features[rows].astype(np.float64)
     coordinates = np.zeros((len(features), 2), dtype=np.float32)
 
     # Equal rows vary in no direction: all are drawn in the middle.
@@ -104,7 +106,8 @@ def project_tsne(features: FloatArray) -> FloatArray:
 
     rows = _sample_rows(len(features))
     # openTSNE looks for three times as many neighbours as the perplexity.
-    perplexity = max(2.0, min(30.0, (len(rows) - 1) / 3))
+    most_neighbours = (len(rows) - 1) / 3
+    perplexity = max(2.0, min(30.0, most_neighbours))
     tsne = TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1)
 
     layout = tsne.fit(features[rows])
@@ -113,7 +116,8 @@ def project_tsne(features: FloatArray) -> FloatArray:
     others = np.setdiff1d(np.arange(len(features)), rows)
     for start in range(0, len(others), MAX_ROWS):
         part = others[start : start + MAX_ROWS]
-        coordinates[part] = np.asarray(layout.prepare_partial(features[part], k=_NEIGHBOURS))
+        placed = layout.prepare_partial(features[part], k=_NEIGHBOURS)
+        coordinates[part] = np.asarray(placed)
     return _scale_to_map(coordinates)
 
 
@@ -142,25 +146,32 @@ def write_ldm(path: Path, state: RoundState) -> None:
 
 def _mapped_rows(state: RoundState) -> npt.NDArray[np.int64]:
     """Return the rows of the items that are on the map, in ascending order."""
-    return np.setdiff1d(np.arange(len(state.features)), sorted(state.withdrawn | state.unreadable))
+    all_rows = np.arange(len(state.features))
+    left_out = sorted(state.withdrawn | state.unreadable)
+    return np.setdiff1d(all_rows, left_out)
 
 
 def _sample_rows(count: int) -> npt.NDArray[np.int64]:
     """Return all rows, or a fixed random sample in ascending order if there are too many."""
     if count <= MAX_ROWS:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, MAX_ROWS, replace=False))
+    generator = np.random.default_rng(0)
+    drawn = generator.choice(count, MAX_ROWS, replace=False)
+    return np.sort(drawn)
 
 
 def _scale_to_map(coordinates: FloatArray) -> FloatArray:
     """Scale coordinates so that all but a few outliers lie between -1 and 1."""
-    finite = coordinates[np.isfinite(coordinates).all(axis=1)]
+    is_finite = np.isfinite(coordinates).all(axis=1)
+    finite = coordinates[is_finite]
     centre = np.median(finite, axis=0)
-    extent = np.quantile(np.abs(finite - centre), _INSIDE, axis=0)
+    distances = np.abs(finite - centre)
+    extent = np.quantile(distances, _INSIDE, axis=0)
     extent = np.where(extent > 0, extent, 1)
 
-    scaled: FloatArray = np.clip((coordinates - centre) / extent, -_EDGE, _EDGE)
-    return scaled.astype(np.float32)
+    scaled = (coordinates - centre) / extent
+    clipped: FloatArray = np.clip(scaled, -_EDGE, _EDGE)
+    return clipped.astype(np.float32)
 
 
 def _compute_ldm(state: RoundState) -> FloatArray:
@@ -174,17 +185,21 @@ def _compute_ldm(state: RoundState) -> FloatArray:
         return ldm
 
     arrays = load(state.weights)
-    if "weight" not in arrays or arrays["weight"].shape[1] != state.features.shape[1]:
+    weight = arrays.get("weight")
+    if weight is None or weight.shape[1] != state.features.shape[1]:
         return ldm
 
     # The LDM of a row is relative to the rows it is computed with.
     mapped = _mapped_rows(state)
     for start in range(0, len(mapped), MAX_ROWS):
         rows = mapped[start : start + MAX_ROWS]
-        ldm[rows] = teeter.ldm(state.features[rows], arrays["weight"], arrays["bias"], rays=_RAYS)
+        features = state.features[rows]
+        ldm[rows] = teeter.ldm(features, weight, arrays["bias"], rays=_RAYS)
     return ldm
 
 
 def _write_columns(path: Path, *columns: npt.NDArray[Any]) -> None:
-    count = np.array(len(columns[0]), "<i4").tobytes()
-    atomic_write(path, count + b"".join(column.tobytes() for column in columns))
+    content = np.array(len(columns[0]), "<i4").tobytes()
+    for column in columns:
+        content += column.tobytes()
+    atomic_write(path, content)

@@ -210,7 +210,8 @@ class TaskHandlers:
         rows = pluralize(n_labelled, "row is", "rows are")
         sentences = [f"{rows} labelled by model {classifier.info.model}."]
         if problems:
-            sentences.append(f"{pluralize(len(problems), 'row')} cannot be read: {problems[0]}")
+            unreadable = pluralize(len(problems), "row")
+            sentences.append(f"{unreadable} cannot be read: {problems[0]}")
         return LabelledFile(upload, n_labelled, sentences)
 
     def export(
