@@ -112,11 +112,14 @@ class GradientDistance:
             error_part = error_change.square().sum(dim=1) * z.square().sum(dim=1)
             feature_part = b.square().sum(dim=1) * feature_change.square().sum(dim=1)
             error_product = (error_change * b).sum(dim=1)
-            cross_part = 2 * error_product * (z * feature_change).sum(dim=1)
+            feature_product = (z * feature_change).sum(dim=1)
+            cross_part = 2 * error_product * feature_product
             return error_part + feature_part + cross_part
 
         def norms(i: Tensor, j: Tensor) -> Tensor:
-            return self.squares[rows[i]] + self.squares[columns[j]]
+            left = self.squares[rows[i]]
+            right = self.squares[columns[j]]
+            return left + right
 
         return refine_cancelled(squared, exact, norms)
 

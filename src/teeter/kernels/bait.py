@@ -269,7 +269,8 @@ class _FisherRows:
         # Block (a, b) is a weighted sum of z z', hence symmetric, and equal to block (b, a).
         for a in range(B):
             for b in range(a + 1):
-                block = self.features.T @ (self.features * weights[:, a, b, None])
+                weight = weights[:, a, b, None]
+                block = self.features.T @ (self.features * weight)
                 total[a, :, b] = block
                 total[b, :, a] = block
         return total.view(B * D, B * D)
@@ -346,8 +347,10 @@ class _BaitState:
         V = self._times_factor(self.inverse, Q, z)  # M^-1 U: (B D, K)
         Y = self._times_factor(self.product, Q, z)  # M^-1 F M^-1 U: (B D, K)
         # U' M^-1 U and U' M^-1 F M^-1 U: (K, K).
-        inverse_projection = self.scale * Q @ _take_row(inverse_forms, row) @ Q.T
-        product_projection = self.scale * Q @ _take_row(product_forms, row) @ Q.T
+        inverse_form = _take_row(inverse_forms, row)
+        product_form = _take_row(product_forms, row)
+        inverse_projection = self.scale * Q @ inverse_form @ Q.T
+        product_projection = self.scale * Q @ product_form @ Q.T
 
         # Woodbury: (M + sign U U')^-1 = M^-1 - sign V W V', with W = (I + sign U' M^-1 U)^-1. The
         # product with F on both sides changes by -sign (P R' + R P'), which is symmetric.
@@ -356,7 +359,8 @@ class _BaitState:
         P = V @ W
         R = Y - sign * 0.5 * (P @ product_projection)
         self.inverse.addmm_(P, V.T, alpha=-sign)
-        self.product.addmm_(P, R.T, alpha=-sign).addmm_(R, P.T, alpha=-sign)
+        self.product.addmm_(P, R.T, alpha=-sign)
+        self.product.addmm_(R, P.T, alpha=-sign)
 
         # The same changes as seen by every row's features: (N, B, K) each.
         zV = _blockwise_products(rows.features, V)
@@ -378,7 +382,8 @@ class _BaitState:
     ) -> Tensor:
         """Return ``matrix U`` for ``U = s kron(Q', z)``: (B D, B D) -> (B D, K)."""
         B = Q.shape[1]
-        by_class = (matrix.view(-1, len(z)) @ z).view(-1, B)  # (B D, B)
+        blocks = matrix.view(-1, len(z))
+        by_class = (blocks @ z).view(-1, B)  # (B D, B)
         product: Tensor = by_class @ (self.scale**0.5 * Q.T)
         return product
 
@@ -404,7 +409,8 @@ def _blockwise_products(features: Tensor, matrix: Tensor) -> Tensor:
     """Return ``z' matrix_a`` of every row and block: (N, D), (B D, K) -> (N, B, K)."""
     N, D = features.shape
     B = len(matrix) // D
-    side_by_side = matrix.view(B, D, -1).transpose(0, 1).reshape(D, -1)  # (D, B K)
+    blocks = matrix.view(B, D, -1)
+    side_by_side = blocks.transpose(0, 1).reshape(D, -1)  # (D, B K)
     return (features @ side_by_side).view(N, B, -1)
 
 

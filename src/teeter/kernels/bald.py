@@ -120,7 +120,8 @@ def batch_bald(
             screens = SCREENS
             copies_per_sample = max(1, max_configurations // S)
             configurations = _no_labels(copies_per_sample * S, logits)
-            configurations = _sample_labels(configurations, logits[:, torch.cat(picks)], generator)
+            logits_of_picks = logits[:, torch.cat(picks)]
+            configurations = _sample_labels(configurations, logits_of_picks, generator)
 
     return fill_remaining(picks, bounds, n)
 
@@ -286,12 +287,14 @@ def _sample_labels(
     label gives it positive probability.
     """
     p = logits.permute(1, 2, 0).softmax(dim=1).contiguous()  # (K, C, S)
-    row_labels = [_draw_labels(row_p, len(configurations.mass), generator) for row_p in p]
+    count = len(configurations.mass)
+    row_labels = [_draw_labels(row_p, count, generator) for row_p in p]
     labels = torch.stack(row_labels)  # (K, M)
 
     # In the blocks of `configurations`, so that the temporary arrays stay small.
     label_blocks = labels.split(_configurations_per_product(p), dim=1)
-    for (_, posterior), block_labels in zip(configurations.blocks(), label_blocks, strict=True):
+    blocks = configurations.blocks()
+    for (_, posterior), block_labels in zip(blocks, label_blocks, strict=True):
         for row_p, block_row_labels in zip(p, block_labels, strict=True):
             posterior *= row_p[block_row_labels]
             posterior /= posterior.sum(dim=1, keepdim=True)

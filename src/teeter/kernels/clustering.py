@@ -72,8 +72,8 @@ def average_linkage(
     shuffled = draws.argsort(stable=True)
     rows = shuffled[:sample].sort().values.to(device)
 
-    labels = _link(features[rows], min(clusters, sample)).to(device)
-    return assign_to_nearest(features, rows, labels)
+    labels = _link(features[rows], min(clusters, sample))
+    return assign_to_nearest(features, rows, labels.to(device))
 
 
 def typical_rows(
@@ -103,7 +103,8 @@ def typical_rows(
     """
     # (K,) rows of each cluster, and those of them that are not free.
     sizes = torch.bincount(clusters).cpu().numpy()
-    covered = torch.bincount(clusters[~free], minlength=len(sizes)).cpu().numpy()
+    covered_clusters = clusters[~free]
+    covered = torch.bincount(covered_clusters, minlength=len(sizes)).cpu().numpy()
 
     # The k-th free row of a cluster stands for the cluster's k-th pick. Sorting these turns by the
     # cluster's coverage at that time gives the order of the clusters, before any row is chosen.
@@ -160,7 +161,9 @@ def round_robin(clusters: Tensor, n: int) -> Tensor:
 
     # The most important key last: the round, then the size of the cluster, then its best row.
     rounds = _occurrence_numbers(groups)
-    order = np.lexsort((first_row[inverse], sizes[inverse], rounds))
+    best_rows = first_row[inverse]
+    group_sizes = sizes[inverse]
+    order = np.lexsort((best_rows, group_sizes, rounds))
     return torch.from_numpy(order[:n].copy())
 
 
@@ -191,13 +194,15 @@ def _condensed_distances(points: Euclidean) -> npt.NDArray[np.float64]:
     """Return the distances of all pairs in scipy's order: (0, 1), (0, 2), ..., (1, 2), ..."""
     A = len(points.features)
     rows = torch.arange(A, device=points.features.device)
+    all_rows = _pad_positions(rows)
     pair_count = A * (A - 1) // 2
     condensed = np.empty(pair_count)
     filled = 0
 
     for tile in tiles(A, A * 8 * 3, rows.device, at_most=_LINKAGE_TILE_ROWS):
         size = tile.stop - tile.start
-        block = points.between(_pad_positions(rows[tile]), _pad_positions(rows))
+        some_rows = _pad_positions(rows[tile])
+        block = points.between(some_rows, all_rows)
         block = block[:size, :A]
 
         # Row by row, the distances to all later rows: scipy's order.
@@ -251,10 +256,12 @@ def _small_cluster_distances(
 ) -> list[Tensor]:
     """Do what ``_large_cluster_distances`` does, for several small clusters in one product."""
     # (clusters, _SMALL_CLUSTER, D), each cluster centred on its mean, zeros after its last row.
-    blocks = features.new_zeros((len(members), _SMALL_CLUSTER, features.shape[1]))
+    shape = (len(members), _SMALL_CLUSTER, features.shape[1])
+    blocks = features.new_zeros(shape)
     for block, rows in zip(blocks, members, strict=True):
         cluster_features = features[rows]
-        torch.sub(cluster_features, cluster_features.mean(dim=0), out=block[: len(rows)])
+        mean = cluster_features.mean(dim=0)
+        torch.sub(cluster_features, mean, out=block[: len(rows)])
 
     squares = blocks.square().sum(dim=2)  # (clusters, _SMALL_CLUSTER)
     with full_precision_matmul():
@@ -292,7 +299,8 @@ def _large_cluster_distances(features: Tensor, count: int) -> Tensor:
         products = products[:size, :A]  # without the padding
         distances = squared_distances(squares[tile, None], squares, products)
         distances.diagonal(tile.start).fill_(torch.inf)  # a row is not its own neighbour
-        means[tile] = _smallest(distances, count).sqrt_().mean(dim=1)
+        nearest = _smallest(distances, count)
+        means[tile] = nearest.sqrt_().mean(dim=1)
 
     return means
 

@@ -106,13 +106,13 @@ class SubspaceDirections:
         # A block has 16 directions of C classes each: (K, 16 C, r).
         coefficients = self.coefficients.flatten(1, 2)
         _, _, C, _ = self.coefficients.shape
-        weight_noise = coefficients @ self.bases.mT
-        weight_noise = weight_noise.view(self.blocks * BLOCK, C, -1)[: self.count]
+        n_directions = self.blocks * BLOCK
+        weight_noise = (coefficients @ self.bases.mT).view(n_directions, C, -1)
         if self.bias_bases is None:
-            return weight_noise, None
+            return weight_noise[: self.count], None
 
-        bias_noise = coefficients @ self.bias_bases[:, :, None]
-        return weight_noise, bias_noise.view(self.blocks * BLOCK, C)[: self.count]
+        bias_noise = (coefficients @ self.bias_bases[:, :, None]).view(n_directions, C)
+        return weight_noise[: self.count], bias_noise[: self.count]
 
 
 Directions: TypeAlias = Iterable[Noise | SubspaceDirections]
@@ -236,7 +236,8 @@ def subspace_directions(
         # Whole groups and blocks are drawn, so that `count` does not change what is drawn.
         if draw_on_gpu:
             generator = stream(seed, "subspace rays", first // BLOCK, device=weight.device)
-            draws = normal((group, block_rows, subspace), generator, weight.device)[:blocks]
+            draws = normal((group, block_rows, subspace), generator, weight.device)
+            draws = draws[:blocks]
         else:
             draws = _draw_blocks(seed, first // BLOCK, (blocks, block_rows, subspace))
         draws = draws.to(weight)

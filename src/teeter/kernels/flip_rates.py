@@ -185,7 +185,8 @@ class FlipRates:
                 bias_noise = torch.nn.functional.pad(bias_noise, (0, 0, 0, missing))
 
         # (padded B, 2, N), filled tile by tile of rows.
-        rates = self.features.new_empty((len(weight_noise), 2, len(self.features)))
+        shape = (len(weight_noise), 2, len(self.features))
+        rates = self.features.new_empty(shape)
         noise = weight_noise.to(self.noise_dtype)
 
         def fill_tile(number: int) -> None:
@@ -227,11 +228,13 @@ class FlipRates:
 
             # Always the same number of subspaces at once: other shapes may round differently.
             missing = -K % _CPU_BASES
-            bases = torch.nn.functional.pad(bases, (0, 0, 0, 0, 0, missing)).contiguous()
+            bases = torch.nn.functional.pad(bases, (0, 0, 0, 0, 0, missing))
+            bases = bases.contiguous()
 
         def fill_tile(number: int) -> None:
             tile = self._tile(number)
-            fill(rates[:, :, tile.rows], tile, bases, bias_bases, noise)
+            tile_rates = rates[:, :, tile.rows]
+            fill(tile_rates, tile, bases, bias_bases, noise)
 
         self._for_each_tile(fill_tile)
         return rates[: len(directions)].flatten(0, 1)
@@ -294,7 +297,8 @@ class FlipRates:
         # lowest of them is the prediction. The others flip the row at once on rays where they grow
         # faster (rate inf), and never on rays where they do not: _divide_by_gaps makes 0 * inf 0.
         gaps = logits.amax(dim=0) - logits
-        rounding = _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0)
+        largest = logits.abs().amax(dim=0)
+        rounding = _TIE * torch.finfo(gaps.dtype).eps * largest
         gaps.masked_fill_(gaps <= rounding, 0)
 
         # The first of the classes with gap 0: argmax alone does not say which of equals it takes,
@@ -324,7 +328,8 @@ class FlipRates:
         # A logit that is 0 but for rounding is a label that the row does not have, and gets at once
         # on rays where the logit grows.
         gaps = logits.neg_()
-        rounding = _TIE * torch.finfo(gaps.dtype).eps * gaps.abs().amax(dim=0)
+        largest = gaps.abs().amax(dim=0)
+        rounding = _TIE * torch.finfo(gaps.dtype).eps * largest
         gaps.masked_fill_(gaps.abs() <= rounding, 0)
         inverse_gaps = gaps.reciprocal_()
         inverse_gaps[:, rows.stop - rows.start :] = 0
@@ -354,7 +359,9 @@ def _is_fused(rows: int, weight: Tensor) -> bool:
 def _is_fused_in_subspace(rows: int, weight: Tensor, rank: int) -> bool:
     """Return whether the fused kernels for subspaces pay off, and can take this many dimensions."""
     ratios = default_rays(*weight.shape) * rows * len(weight)
-    return rank <= MAX_FUSED_RANK and use_fused_kernel(weight, _OPERATIONS_PER_RATIO * ratios)
+    if rank > MAX_FUSED_RANK:
+        return False
+    return use_fused_kernel(weight, _OPERATIONS_PER_RATIO * ratios)
 
 
 def _fill_plain(
@@ -396,7 +403,8 @@ def _fill_in_subspaces(
         noise: (K, 16, C, r) in the same precision.
     """
     K, _, C, r = noise.shape
-    points = _multiply(bases.flatten(0, 1), tile.features, rates.dtype).view(K, r, -1)
+    points = _multiply(bases.flatten(0, 1), tile.features, rates.dtype)
+    points = points.view(K, r, -1)
     if bias_bases is not None:
         points += bias_bases
     points = points.to(noise.dtype)
@@ -426,18 +434,20 @@ def _fill_through_cache(
     at_once = BLOCK
     while at_once > 1 and at_once * C * _cpu_tile_rows(C) > _CPU_CACHE_ENTRIES:
         at_once //= 2
-    noise_groups = noise.view(K, BLOCK // at_once, at_once * C, r)
+    n_groups = BLOCK // at_once
+    noise_groups = noise.view(K, n_groups, at_once * C, r)
 
     products = rates.new_empty((at_once * C, padded_n))
     change = products.view(at_once, C, padded_n)
-    highest = rates.new_empty((K, BLOCK // at_once, at_once, padded_n))
+    highest = rates.new_empty((K, n_groups, at_once, padded_n))
     lowest = torch.empty_like(highest)
 
     with full_precision_matmul():
         for first_block in range(0, K, _CPU_BASES):
             # (_CPU_BASES, r, padded n): the features in the subspaces, the bias as one more.
             some_bases = bases[first_block : first_block + _CPU_BASES]
-            points = (some_bases.flatten(0, 1) @ tile.features).view(_CPU_BASES, r, padded_n)
+            points = some_bases.flatten(0, 1) @ tile.features
+            points = points.view(_CPU_BASES, r, padded_n)
 
             for k in range(first_block, min(first_block + _CPU_BASES, K)):
                 block_points = points[k - first_block]
@@ -458,7 +468,8 @@ def _fill_through_cache(
 
 def _cpu_tile_rows(C: int) -> int:
     """Return the most rows of a tile on a CPU, a multiple of ``TILE``."""
-    return max(1, _CPU_TILE_ENTRIES // (BLOCK * C * TILE)) * TILE
+    fitting = _CPU_TILE_ENTRIES // (BLOCK * C * TILE)
+    return max(1, fitting) * TILE
 
 
 def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:
@@ -489,7 +500,8 @@ def _divide_by_gaps(change: Tensor, tile: _Tile) -> None:
     """Turn v (B, C, padded n) into the ratios ``(v_c - v_y) / (l_y - l_c)``, in place."""
     if tile.own_places is not None:
         # By flat places: several times faster than a gather.
-        own_change = change.view(len(change), -1).index_select(1, tile.own_places)
+        flat_change = change.view(len(change), -1)
+        own_change = flat_change.index_select(1, tile.own_places)
         change -= own_change[:, None]
     change *= tile.inverse_gaps
     if tile.tied:  # 0 * inf: a tied class that does not move

@@ -70,7 +70,8 @@ def k_center(
     for start in range(N, total, CENTRES_PER_PRODUCT):
         stop = min(start + CENTRES_PER_PRODUCT, total)
         chunk = torch.arange(start, stop, device=features.device)
-        nearest = torch.minimum(nearest, distance.nearest(chunk)[:N])
+        to_centres = distance.nearest(chunk)
+        nearest = torch.minimum(nearest, to_centres[:N])
 
     if len(centres):
         new_picks = _pick_farthest(distance, nearest, n, block)
@@ -80,7 +81,8 @@ def k_center(
 
     picks = new_picks
     while len(picks) < n:
-        nearest = torch.minimum(nearest, distance.nearest(new_picks)[:N])
+        to_picks = distance.nearest(new_picks)
+        nearest = torch.minimum(nearest, to_picks[:N])
         nearest[new_picks] = -1
 
         wanted = n - len(picks)
@@ -105,8 +107,10 @@ def _pick_farthest(
     row_count = len(rows)
 
     # Filled up to full tiles, in which copies get equal distances.
-    padded = torch.nn.functional.pad(rows, (0, -row_count % TILE))
-    pairs = distance.between(padded, padded)[:row_count, :row_count]
+    missing = -row_count % TILE
+    padded = torch.nn.functional.pad(rows, (0, missing))
+    pairs = distance.between(padded, padded)
+    pairs = pairs[:row_count, :row_count]
 
     chosen = _pick_within_block(
         pairs.cpu().numpy(),

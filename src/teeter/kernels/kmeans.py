@@ -266,7 +266,8 @@ def _greedy_picks(
 
     # (B,) squared distance of each drawn row to the nearest pick: before the block, and after each
     # pick. `now` is replaced, so that `when_drawn` stays.
-    when_drawn = (nearest[drawn] + squares[drawn]).cpu().numpy()
+    drawn_distances = nearest[drawn] + squares[drawn]
+    when_drawn = drawn_distances.cpu().numpy()
     now = when_drawn
 
     chosen: list[int] = []
@@ -401,7 +402,8 @@ class _Assignments:
 
         leaving = self._update_bounds(half_squares, centres, moved)
         for rows in leaving.split(_ROWS_PER_CHUNK):
-            scores = _scores(half_squares, centres, pad_to_tile(features[rows]))
+            chunk = pad_to_tile(features[rows])
+            scores = _scores(half_squares, centres, chunk)
             self._assign(rows, scores[:, : len(rows)])
 
     def _assign(self, rows: slice | Tensor, scores: Tensor) -> None:
@@ -437,7 +439,8 @@ class _Assignments:
         # (A + 1, D): one more centre, which scores infinity, stands for the own centre of rows
         # whose own did not move. So the gather and the scatter below need no mask.
         moved_centres = centres[moved]
-        moved_centres = torch.cat([moved_centres, torch.zeros_like(centres[:1])])
+        zeros = torch.zeros_like(centres[:1])
+        moved_centres = torch.cat([moved_centres, zeros])
         moved_squares = half_squares[moved]
         infinity = torch.full_like(half_squares[:1], torch.inf)
         moved_squares = torch.cat([moved_squares, infinity])
@@ -508,7 +511,8 @@ class _Centroids:
                 _add_by_cluster(self.sums, self.labels[rows], features, -1)
                 is_changed[self.labels[rows]] = True
 
-        counts = torch.bincount(labels, minlength=len(self.centres))[:, None]  # (K, 1)
+        counts = torch.bincount(labels, minlength=len(self.centres))
+        counts = counts[:, None]  # (K, 1)
         means = (self.sums / counts.clamp_min(1)).to(self.centres)
         self.centres = torch.where(counts > 0, means, self.centres)
         self.labels = labels

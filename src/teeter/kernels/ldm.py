@@ -278,7 +278,8 @@ def search_by_gaussian(
             values = disagreement[:, None].where(is_flipped, M)
 
             # Whether each draw lowers any row's value, given all draws before it.
-            least_before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
+            lows = torch.cat([least[None], values]).cummin(dim=0).values
+            least_before = lows[:-1]
             lowers = (values < least_before).any(dim=1).tolist()
 
             used, idle = _count_until_idle(lowers, idle, patience)

@@ -59,7 +59,8 @@ def purity_radius(
     # (N,) each row's largest cosine to a row of another label. Cosines are symmetric, so each pair
     # of blocks is multiplied once and counts for the rows of both.
     largest_cosine = units.new_full((N,), -torch.inf)
-    row_blocks = torch.arange(N, device=units.device).split(_COLUMNS_PER_PRODUCT // 2)
+    all_rows = torch.arange(N, device=units.device)
+    row_blocks = all_rows.split(_COLUMNS_PER_PRODUCT // 2)
     for k, rows in enumerate(row_blocks):
         for columns in row_blocks[k:]:
             with full_precision_matmul():
@@ -68,8 +69,10 @@ def purity_radius(
             cosines = products[: len(rows), : len(columns)]
             is_same_label = labels[rows][:, None] == labels[columns]
             cosines.masked_fill_(is_same_label, -torch.inf)
-            largest_cosine[rows] = torch.maximum(largest_cosine[rows], cosines.amax(dim=1))
-            largest_cosine[columns] = torch.maximum(largest_cosine[columns], cosines.amax(dim=0))
+            of_rows = cosines.amax(dim=1)
+            of_columns = cosines.amax(dim=0)
+            largest_cosine[rows] = torch.maximum(largest_cosine[rows], of_rows)
+            largest_cosine[columns] = torch.maximum(largest_cosine[columns], of_columns)
 
     # Balls that may be impure. 1e-9: (1 - purity) * N may be rounded to below a whole number.
     allowed_impure = math.floor((1 - purity) * N + 1e-9)
@@ -238,7 +241,8 @@ class _Neighbourhoods:
     def members(self, row: int) -> Tensor:
         """Return the rows in a row's ball: (B,) int64."""
         if self.lists is None:
-            is_near = self.around(self.units[row][None])[0]
+            unit = self.units[row]
+            is_near = self.around(unit[None])[0]
             return is_near.nonzero().flatten()
 
         start = int(self.starts[row])
@@ -257,7 +261,8 @@ class _Neighbourhoods:
             # Concatenate the lists of the rows of the chunk, and count who appears in them. Entry j
             # of the concatenation is at place j + offset, with an offset per list.
             sizes = self.sizes[chunk]
-            offsets = self.starts[chunk] - (sizes.cumsum(dim=0) - sizes)
+            places_before = sizes.cumsum(dim=0) - sizes
+            offsets = self.starts[chunk] - places_before
             places = torch.arange(int(sizes.sum()), device=rows.device)
             places = places + offsets.repeat_interleave(sizes)
             counts += torch.bincount(self.lists[places], minlength=len(counts))

@@ -259,7 +259,8 @@ def _accept(
         generator: source of randomness.
     """
     # The walk takes one candidate at a time, which NumPy does faster than torch.
-    pairs = distance.between(candidates, candidates).double().cpu().numpy()  # (B, B)
+    distances = distance.between(candidates, candidates)  # (B, B)
+    pairs = distances.double().cpu().numpy()
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
     when_drawn = nearest.cpu().numpy()
 

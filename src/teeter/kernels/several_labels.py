@@ -63,8 +63,8 @@ def rank_by_margins(logits: Tensor) -> Tensor:
     # The margin grows with the absolute logit.
     margins = logits.abs().T.contiguous()  # (C, N)
     smaller = torch.searchsorted(margins.sort(dim=1).values, margins)  # rank - 1
-    behind = N - 1 - smaller
-    return behind.sum(dim=0).to(logits.dtype) / (C * max(1, N - 1))
+    behind = (N - 1 - smaller).sum(dim=0)
+    return behind.to(logits.dtype) / (C * max(1, N - 1))
 
 
 def vector_inconsistency(predicted: Tensor, labels: Tensor) -> Tensor:
@@ -101,13 +101,16 @@ def vector_inconsistency(predicted: Tensor, labels: Tensor) -> Tensor:
         differing = candidate_only + labelled_only
         agreeing = both + neither
         joint = _binary_entropy(differing / C)
-        joint += differing / C * _binary_entropy(candidate_only / differing.clamp_min(1))
-        joint += agreeing / C * _binary_entropy(both / agreeing.clamp_min(1))
+        entropy_of_differing = _binary_entropy(candidate_only / differing.clamp_min(1))
+        entropy_of_agreeing = _binary_entropy(both / agreeing.clamp_min(1))
+        joint += differing / C * entropy_of_differing
+        joint += agreeing / C * entropy_of_agreeing
 
         candidate_entropy = _binary_entropy(on.sum(dim=1) / C)
         shared = candidate_entropy[:, None] + labelled_entropy
         # Two constant rows that agree everywhere have no entropy, and no distance.
-        distance = (2 * joint - shared) / joint.clamp_min(torch.finfo(joint.dtype).tiny)
+        smallest = torch.finfo(joint.dtype).tiny
+        distance = (2 * joint - shared) / joint.clamp_min(smallest)
         distance = distance.where(differing < C, 1.0)
         inconsistency[tile] = distance.mean(dim=1)
 

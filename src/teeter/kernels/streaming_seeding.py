@@ -417,8 +417,8 @@ def _distances_to_new_picks(
 
         # One side may have the extra axis of zero rows and the other not.
         width = max(fetched.units.shape[1], picks.units.shape[1])
-        group_units = fetched.units[torch.from_numpy(places[is_in_group])]
-        group_units = _pad_columns(group_units, width)
+        group_places = torch.from_numpy(places[is_in_group])
+        group_units = _pad_columns(fetched.units[group_places], width)
         new_pick_units = _pad_columns(picks.units[since:], width)
         with full_precision_matmul():
             cosines = group_units @ new_pick_units.T
