@@ -82,7 +82,9 @@ def anytime_p_value(size: int, drawn: int, wrong: int, limit: int, prior: ErrorP
 
     # Of all numbers above the limit, the likeliest gives the largest p-value. The likelihood falls
     # on both sides of its mode.
-    mode = wrong * (size + 1) // drawn if drawn else 0
+    mode = 0
+    if drawn:
+        mode = wrong * (size + 1) // drawn
     number = min(max(limit + 1, mode), size)
     log_likelihood = _log_likelihood(size, drawn, wrong, number)
     if log_likelihood == -inf:
@@ -173,7 +175,8 @@ def running_bounds(
     drawn = np.arange(len(is_wrong) + 1)
     wrong = np.concatenate([[0], np.cumsum(is_wrong)]).astype(np.int64)
     right = drawn - wrong
-    likeliest = np.clip(wrong * (size + 1) // np.maximum(drawn, 1), wrong, size - right)
+    likeliest_number = wrong * (size + 1) // np.maximum(drawn, 1)
+    likeliest = np.clip(likeliest_number, wrong, size - right)
 
     # The ratio falls on both sides of the likeliest number, where it is above any alpha.
     ends = []
@@ -182,7 +185,8 @@ def running_bounds(
         while (np.abs(beyond - plausible) > 1).any():
             is_open = np.abs(beyond - plausible) > 1
             middle = np.where(is_open, (plausible + beyond) // 2, plausible)
-            is_plausible = _log_ratios(size, wrong, right, middle, prior) > np.log(alpha)
+            log_ratios = _log_ratios(size, wrong, right, middle, prior)
+            is_plausible = log_ratios > np.log(alpha)
             plausible = np.where(is_plausible, middle, plausible)
             beyond = np.where(is_plausible, beyond, middle)
         ends.append(plausible)
@@ -193,8 +197,9 @@ def running_bounds(
     # What was shown before may be refuted, with a probability of at most alpha: then it stays.
     crossed = np.flatnonzero(lows > highs)
     if len(crossed):
-        lows[crossed[0] :] = lows[crossed[0] - 1]
-        highs[crossed[0] :] = highs[crossed[0] - 1]
+        first = crossed[0]
+        lows[first:] = lows[first - 1]
+        highs[first:] = highs[first - 1]
     return lows, highs
 
 
@@ -246,7 +251,9 @@ def draws_to_decide(
     number = np.full(len(counts), refuted)
     ratios = _log_ratios(size, wrong_then, counts - wrong_then, number, prior)
     decided = np.flatnonzero(ratios <= np.log(alpha))
-    return int(counts[decided[0]]) - drawn if len(decided) else None
+    if not len(decided):
+        return None
+    return int(counts[decided[0]]) - drawn
 
 
 def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:
@@ -256,9 +263,8 @@ def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:
         return -inf
 
     # number! / (number - wrong)! ways for the wrong ones, and so on, of size! / (size - drawn)!.
-    return (
-        _log_falling(number, wrong) + _log_falling(size - number, right) - _log_falling(size, drawn)
-    )
+    ways = _log_falling(number, wrong) + _log_falling(size - number, right)
+    return ways - _log_falling(size, drawn)
 
 
 def _log_falling(count: int, draws: int) -> float:
@@ -298,4 +304,6 @@ def draws_needed(
             high = middle
         else:
             low = middle + 1
-    return low if low < size else None
+    if low >= size:
+        return None
+    return low

@@ -146,7 +146,8 @@ def _estimate_mean(
 
     # One error more in each direction: if no drawn item shows one, there may still be some.
     widened = np.concatenate([residuals - residuals.mean(), [1.0, -1.0]])
-    variance = float(np.square(widened).sum()) / len(widened)
+    squares = np.square(widened)
+    variance = float(squares.sum()) / len(widened)
     deviation = math.sqrt(variance / len(residuals))
     return mean, deviation
 
@@ -193,11 +194,13 @@ def plan_labels(
         share_wrong = (result.wrong + expected_wrong) / (result.drawn + _CONFIDENCE_WORTH)
         draws = _further_draws(result, share_wrong, terms, step_level)
         # Items of the step are only a part of what is drawn.
-        labels = None if draws is None else -(-draws * total // result.step.size)
-        if labels is None or labels >= remaining:
+        if draws is None:
+            continue
+        labels = -(-draws * total // result.step.size)
+        if labels >= remaining:
             continue
 
-        items = result.remaining - (draws or 0)
+        items = result.remaining - draws
         if items <= 0:
             continue
         coverage = items / max(1, remaining - labels)
@@ -218,8 +221,9 @@ def _further_draws(
     step = result.step
 
     def passes(draws: int) -> bool:
+        drawn = result.drawn + draws
         wrong = result.wrong + math.ceil(share_wrong * draws)
-        p_value = anytime_p_value(step.size, result.drawn + draws, wrong, step.limit, prior)
+        p_value = anytime_p_value(step.size, drawn, wrong, step.limit, prior)
         return p_value <= step_level
 
     # Rounding makes the test flip back and forth near the answer, which bisection survives.
@@ -232,4 +236,6 @@ def _further_draws(
         else:
             low = middle + 1
 
-    return low if passes(low) else None
+    if not passes(low):
+        return None
+    return low

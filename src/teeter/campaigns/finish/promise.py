@@ -179,7 +179,10 @@ def make_steps(
     order = np.sort(confidences)[::-1]
     prior = ErrorPrior.for_error(terms.error)
 
-    planned_sizes = {max(1, round(len(order) * k / N_STEPS)) for k in range(1, N_STEPS + 1)}
+    planned_sizes = set()
+    for k in range(1, N_STEPS + 1):
+        size = round(len(order) * k / N_STEPS)
+        planned_sizes.add(max(1, size))
     if terms.labelled is not None:
         planned_sizes.add(min(max(needed, 1), len(order)))
 
@@ -225,7 +228,10 @@ def _weigh_steps(steps: Sequence[Step], total: int, level: float, prior: ErrorPr
     costs = []
     for step in steps:
         draws = draws_needed(step.size, step.limit, level, step.expected_error, prior)
-        costs.append(math.inf if draws is None else draws * total / step.size)
+        cost = math.inf
+        if draws is not None:
+            cost = draws * total / step.size
+        costs.append(cost)
 
     # Half for the step that should pass first, and half for a few others: a share of one half costs
     # only ln 2 / error draws more than all of it.
@@ -237,7 +243,8 @@ def _weigh_steps(steps: Sequence[Step], total: int, level: float, prior: ErrorPr
 
     sizes = np.array([step.size for step in steps])
     for share in _OTHER_STARTS:
-        start = int(np.argmin(np.abs(sizes - share * total)))
+        distances = np.abs(sizes - share * total)
+        start = int(np.argmin(distances))
         weights[start] += other_weight / len(_OTHER_STARTS)
     return weights
 

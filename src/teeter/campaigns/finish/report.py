@@ -199,11 +199,13 @@ def look_at_finish(
     # Without --per-class there is one group, the whole set.
     promises = []
     plans = []
-    for group, results in zip(finish.groups, judge_groups(finish, state, classes), strict=True):
+    results_of_groups = judge_groups(finish, state, classes)
+    for group, results in zip(finish.groups, results_of_groups, strict=True):
         rows = finish.rows_of(group, classes)
         left = len(rows) - int(state.is_settled[rows].sum())
         promises.append(_describe_group(group, rows, state, results, left))
-        plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
+        plan = plan_labels(results, len(rows), left, finish.terms, group.level)
+        plans.append(plan)
 
     drawn = np.arange(state.n_draws)
     is_right = ~state.is_wrong[drawn]
@@ -304,7 +306,9 @@ class SetState:
         # Draws count up to the first that has no answer yet: who answers which one first must not
         # decide what is counted.
         unanswered = np.flatnonzero(~is_answered)
-        n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
+        n_draws = len(finish.items)
+        if len(unanswered):
+            n_draws = int(unanswered[0])
         outside = np.array(list(index_of_item.values()), dtype=np.int64)
         is_withdrawn = np.array([item in snapshot.withdrawn for item in finish.items], dtype=bool)
         return cls(
@@ -328,7 +332,8 @@ def judge_groups(
         rows = finish.rows_of(group, classes)
         outcomes = _outcomes_of_group(rows, state)
         confidences = finish.confidences[rows]
-        results.append(judge_steps(confidences, group.steps, outcomes, finish.terms, group.level))
+        judged = judge_steps(confidences, group.steps, outcomes, finish.terms, group.level)
+        results.append(judged)
     return results
 
 
@@ -337,11 +342,13 @@ def _outcomes_of_group(rows: Integers, state: SetState) -> Outcomes:
     is_wrong = state.is_wrong[rows]
     # The positions are in the order of the draws already.
     drawn = np.flatnonzero(rows < state.n_draws)
-    labelled = np.flatnonzero(state.is_counted[rows])
-    in_view = np.flatnonzero(state.is_settled[rows] & ~state.is_counted[rows])
+    is_counted = state.is_counted[rows]
+    is_settled = state.is_settled[rows]
+    labelled = np.flatnonzero(is_counted)
+    in_view = np.flatnonzero(is_settled & ~is_counted)
     # Withdrawing an item does not show that its label was wrong.
     is_drawn = np.arange(len(rows)) < len(drawn)
-    is_corrected = is_wrong & ~state.is_withdrawn[rows] & state.is_settled[rows]
+    is_corrected = is_wrong & ~state.is_withdrawn[rows] & is_settled
     is_corrected &= is_drawn | (state.labels[rows] >= 0)
     corrected = np.flatnonzero(is_corrected)
     return Outcomes(
@@ -395,7 +402,8 @@ def _trace_coverage(
         return []
 
     # Judged again after fewer draws: earlier looks are not stored, and need not be.
-    counts = np.unique(np.linspace(0, state.n_draws, _CURVE_POINTS).astype(np.int64))
+    spaced = np.linspace(0, state.n_draws, _CURVE_POINTS)
+    counts = np.unique(spaced.astype(np.int64))
     covered = np.zeros(len(counts), dtype=np.int64)
     for group in finish.groups:
         rows = finish.rows_of(group, classes)
@@ -465,9 +473,12 @@ def newest_certificate(view: Reading) -> Certificate | None:
     # A new attempt replaces the model, and the labels of the old one with it.
     certificates = view.finishes.certificates()
     attempt = view.finishes.count()
-    if not certificates or certificates[-1].attempt != attempt or view.finishes.newest() is None:
+    if not certificates or view.finishes.newest() is None:
         return None
-    return certificates[-1]
+    newest = certificates[-1]
+    if newest.attempt != attempt:
+        return None
+    return newest
 
 
 def _describe_terms(terms: PromiseTerms) -> str:

@@ -119,7 +119,9 @@ def _stored_type(arrow_type: Any) -> Any:
     from pyarrow import types
 
     arrow_type = getattr(arrow_type, "storage_type", arrow_type)
-    return arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+    if types.is_dictionary(arrow_type):
+        return arrow_type.value_type
+    return arrow_type
 
 
 def _is_binary(arrow_type: Any) -> bool:
@@ -141,15 +143,18 @@ def _time_unit(arrow_type: Any) -> str | None:
         return "D"
     if types.is_date64(arrow_type):
         return "ms"
-    is_time = types.is_timestamp(arrow_type) or types.is_time(arrow_type)
-    return str(arrow_type.unit) if is_time else None
+    if types.is_timestamp(arrow_type) or types.is_time(arrow_type):
+        return str(arrow_type.unit)
+    return None
 
 
 def _integer_type(arrow_type: Any) -> Any:
     """Return the integers that a time, date or duration is stored as."""
     import pyarrow
 
-    return pyarrow.int32() if arrow_type.bit_width == 32 else pyarrow.int64()
+    if arrow_type.bit_width == 32:
+        return pyarrow.int32()
+    return pyarrow.int64()
 
 
 def encode_arrow_column(column: Any) -> list[Any]:
@@ -228,12 +233,18 @@ def _is_list(arrow_type: Any) -> bool:
 def _encode_objects(column: Any) -> list[Any]:
     names = [field.name for field in column.type]
     # ``field`` ignores that an object may be missing as a whole, which ``is_valid`` knows.
-    parts = [encode_arrow_column(column.field(position)) for position in range(len(names))]
+    parts = []
+    for position in range(len(names)):
+        field = column.field(position)
+        parts.append(encode_arrow_column(field))
     rows = zip(*parts, strict=True) if parts else ((),) * len(column)
 
     objects: list[Any] = []
     for is_valid, values in zip(column.is_valid().to_pylist(), rows, strict=True):
-        objects.append(dict(zip(names, values, strict=True)) if is_valid else None)
+        fields = None
+        if is_valid:
+            fields = dict(zip(names, values, strict=True))
+        objects.append(fields)
     return objects
 
 
@@ -328,9 +339,11 @@ def _arrow_value(value: Any, column_type: ColumnType) -> Any:
     if column_type is ColumnType.TIMESTAMP:
         moment = datetime.fromisoformat(value)
         # The column has no time zone, so that times with and without one can stand together.
-        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+        return moment
 
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.isascii():
         # Arrow takes UTF-8 only, which has no lone surrogates.
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return value.encode("utf-8", "replace").decode()
     return value

@@ -294,7 +294,8 @@ def _extend_audit_set(
         # Rounding up at random keeps the share on average, also for items that come one by one.
         growth = int(size / n_before * n_added + generator.random())
         # A withdrawal of other items may have left it with more than half of all.
-        growth = min(growth, max(0, len(items) // 2 - size))
+        room = max(0, len(items) // 2 - size)
+        growth = min(growth, room)
         added = {item.item_id for item in items[n_before:]}
         unseen_added = [item for item in unseen if item.item_id in added]
         drawn += _draw(unseen_added, growth, generator)
@@ -412,8 +413,10 @@ def _has_same_encoding(
     if encoding is None or current is None:
         return encoding is current
 
+    if encoding.row_id != current.row_id:
+        return False
     vector = view.encodings.vector_of(item.row_id)
-    return encoding.row_id == current.row_id and (vector is None) == (old_vector is None)
+    return (vector is None) == (old_vector is None)
 
 
 def _new_content(
@@ -551,12 +554,15 @@ def _write_columns(
     old_values: dict[str, Any] = {}
     new_values: dict[str, Any] = {}
     for number, row in enumerate(rows):
-        changes = dict(columns) if in_all_rows or number == 0 else {}
+        changes = {}
+        if in_all_rows or number == 0:
+            changes = dict(columns)
         if text is not None and row.table.text_column is not None:
             changes.setdefault(row.table.text_column, text)
         changes = _leave_out_equal(row, changes)
 
-        table, cells = row.table, row.cells
+        table = row.table
+        cells = row.cells
         if changes:
             table, cells = replace_cells(row.table, row.cells, changes)
             before = row.values()
@@ -566,7 +572,8 @@ def _write_columns(
                     old_values.setdefault(name, before[name])
                 new_values.setdefault(name, after[name])
         # Rows of one id are stored in their order, so those that stay are written with the others.
-        new_rows.append((item.item_id, row.key, TableRow(table, encode_cells(cells))))
+        new_row = TableRow(table, encode_cells(cells))
+        new_rows.append((item.item_id, row.key, new_row))
 
     if not new_values:
         return False
@@ -585,9 +592,9 @@ def _leave_out_equal(row: StoredRow, changes: Mapping[str, Any]) -> dict[str, An
     for name, value in changes.items():
         before = values.get(name, ABSENT)
         after, _ = normalize_cell(value, name)
-        is_equal = before is not ABSENT and after in (before, typed_value(before, types[name]))
-        if not is_equal:
-            different[name] = value
+        if before is not ABSENT and after in (before, typed_value(before, types[name])):
+            continue
+        different[name] = value
     return different
 
 

@@ -288,7 +288,9 @@ def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | N
 
     # ``pandas.NA`` and ``pandas.NaT``, without loading pandas.
     pandas = sys.modules.get("pandas")
-    if value is None or (pandas is not None and (value is pandas.NA or value is pandas.NaT)):
+    if value is None:
+        return None, None
+    if pandas is not None and (value is pandas.NA or value is pandas.NaT):
         return None, None
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -300,8 +302,10 @@ def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | N
     if isinstance(value, bool):
         return value, ColumnType.BOOLEAN
     if isinstance(value, int):
+        if value in _INT64:
+            return value, ColumnType.INTEGER
         # Larger integers are stored as they are, but no table has a type for them.
-        return value, ColumnType.INTEGER if value in _INT64 else ColumnType.JSON
+        return value, ColumnType.JSON
     if isinstance(value, float):
         return value, ColumnType.NUMBER
     if isinstance(value, str):
@@ -320,7 +324,8 @@ def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | N
     if isinstance(value, Mapping):
         fields = {}
         for name, part in value.items():
-            fields[str(name)] = _normalize(part, column, depth + 1)[0]
+            field, _ = _normalize(part, column, depth + 1)
+            fields[str(name)] = field
         return fields, ColumnType.JSON
     if isinstance(value, list | tuple | np.ndarray):
         parts = [_normalize(part, column, depth + 1)[0] for part in value]
@@ -441,7 +446,9 @@ def replace_cells(
 
 def _fits_column(value: Any, value_type: ColumnType | None, column_type: ColumnType) -> bool:
     """Return whether a cell can stand in a column as it is."""
-    if value_type is None or value_type is column_type or column_type is ColumnType.JSON:
+    if value_type is None or value_type is column_type:
+        return True
+    if column_type is ColumnType.JSON:
         return True
     if column_type is ColumnType.NUMBER:
         return value_type is ColumnType.INTEGER and fits_type(value, column_type)
@@ -484,7 +491,9 @@ def _is_exact_number(text: str) -> bool:
         return False
 
     number = float(text)
-    return math.isfinite(number) and Decimal(text) == Decimal(repr(number))
+    if not math.isfinite(number):
+        return False
+    return Decimal(text) == Decimal(repr(number))
 
 
 def _is_time(text: str) -> bool:
@@ -518,7 +527,11 @@ def merge_columns(tables: Sequence[ImportedTable]) -> list[TableColumn]:
         for column in table.columns:
             types.setdefault(column.name, []).append(column.type)
 
-    return [TableColumn(name, _common_type(column_types)) for name, column_types in types.items()]
+    columns = []
+    for name, column_types in types.items():
+        common = _common_type(column_types)
+        columns.append(TableColumn(name, common))
+    return columns
 
 
 def typed_value(cell: Any, column_type: ColumnType) -> Any:
@@ -539,7 +552,9 @@ def typed_value(cell: Any, column_type: ColumnType) -> Any:
         return int(cell)
     if column_type is ColumnType.NUMBER:
         # JSON has one type of numbers, in which 1 is not written as 1.0.
-        return int(cell) if _INTEGER.fullmatch(cell) else float(cell)
+        if _INTEGER.fullmatch(cell):
+            return int(cell)
+        return float(cell)
     if column_type is ColumnType.BOOLEAN:
         return _BOOLEANS[cell.lower()]
 
@@ -566,11 +581,15 @@ def fits_type(value: Any, column_type: ColumnType) -> bool:
     if column_type is ColumnType.INTEGER:
         return isinstance(value, int) and value in _INT64
     if column_type is ColumnType.NUMBER:
-        return isinstance(value, float) or (isinstance(value, int) and value in _EXACT_FLOATS)
+        if isinstance(value, float):
+            return True
+        return isinstance(value, int) and value in _EXACT_FLOATS
     if column_type is ColumnType.DATE:
         return _is_time(value)
 
-    return _is_time(value) and not _FRACTION_DIGITS.search(value)
+    if not _is_time(value):
+        return False
+    return not _FRACTION_DIGITS.search(value)
 
 
 def map_json(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -586,7 +605,9 @@ def drop_infinite(value: Any) -> Any:
     """Return a JSON value with None instead of numbers that are not finite."""
 
     def drop(part: Any) -> Any:
-        return None if isinstance(part, float) and not math.isfinite(part) else part
+        if isinstance(part, float) and not math.isfinite(part):
+            return None
+        return part
 
     return map_json(value, drop)
 
@@ -595,7 +616,9 @@ def replace_surrogates(value: Any) -> Any:
     """Return a JSON value that UTF-8 can encode: with ``?`` instead of lone surrogates."""
 
     def encode(part: Any) -> Any:
-        return part.encode("utf-8", "replace").decode() if isinstance(part, str) else part
+        if isinstance(part, str):
+            return part.encode("utf-8", "replace").decode()
+        return part
 
     return map_json(value, encode)
 
@@ -647,12 +670,14 @@ def read_shown_columns(
     if not names:
         return {}
 
-    shown = {}
+    shown: dict[int, dict[str, str]] = {}
     for row_id, row in view.tables.for_items(row_ids).items():
         values = row.values()
-        cells = {name: format_cell(values.get(name)) for name in names}
-        filled = {name: cell for name, cell in cells.items() if cell.strip()}
-        shown[row_id] = {name: _shorten(cell) for name, cell in filled.items()}
+        shown[row_id] = {}
+        for name in names:
+            cell = format_cell(values.get(name))
+            if cell.strip():
+                shown[row_id][name] = _shorten(cell)
     return shown
 
 

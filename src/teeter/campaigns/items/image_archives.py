@@ -57,7 +57,8 @@ def list_archived_images(path: Path) -> tuple[dict[str, zipfile.ZipInfo], dict[s
         if not name.parts:
             continue  # "." is a folder
         _require_safe(entry, name, path)
-        if any(part.startswith(".") or part == _HIDDEN_FOLDER for part in name.parts):
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if is_hidden or _HIDDEN_FOLDER in name.parts:
             continue
         if not is_image_name(name.name):
             left_out[name.suffix.lower()] += 1

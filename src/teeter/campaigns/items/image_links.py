@@ -151,7 +151,8 @@ class ImageFetcher:
             ServerError: If there is no image to be had.
             FileError: If what was fetched is not an image.
         """
-        name = hashlib.sha256(link.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+        digest = hashlib.sha256(link.encode("utf-8", "surrogatepass"))
+        name = digest.hexdigest()[:_HASH_LENGTH]
         # Two levels, because a folder with a million files is slow to list.
         cache = self.folder / CACHE_FOLDER / name[:2]
         stored = next(cache.glob(f"{name}.*"), None)
@@ -242,7 +243,9 @@ def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[A
         elif isinstance(entry, Mapping):
             replaced.append({"id": link, "link": link, **entry, "image": paths[link]})
         else:
-            item_id = entry[0] if isinstance(entry, tuple) else link
+            item_id = link
+            if isinstance(entry, tuple):
+                item_id, _ = entry
             replaced.append({"id": item_id, "link": link, "image": paths[link]})
     return replaced
 
@@ -255,7 +258,9 @@ def _link_of(entry: Any) -> str | None:
     elif isinstance(entry, tuple) and len(entry) == 2:
         content = entry[1]
 
-    return content if isinstance(content, str) and is_link(content) else None
+    if not isinstance(content, str) or not is_link(content):
+        return None
+    return content
 
 
 def describe_missing_images(campaign: Campaign) -> str | None:

@@ -165,8 +165,13 @@ def _describe(
         for fields in first
     ]
     by_lower_case = {name.lower(): name for name in reversed(names)}
-    text = next((by_lower_case[name] for name in TEXT_COLUMNS if name in by_lower_case), None)
-    links = [name for name, *cells in zip(shown, *rows, strict=True) if all(map(is_link, cells))]
+    texts = [by_lower_case[name] for name in TEXT_COLUMNS if name in by_lower_case]
+    text = texts[0] if texts else None
+    links = []
+    for name, *cells in zip(shown, *rows, strict=True):
+        has_links = all(map(is_link, cells))
+        if has_links:
+            links.append(name)
     if text is None:
         text = _find_longest(shown, rows, {labels, *links})
     proposed = ItemColumns(

@@ -158,7 +158,9 @@ class PriorReader:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
 
         # All that the prior depends on: it is read again only if one of these changes.
-        encoded = None if encoding is None else (encoding.row_id, encoding.revision)
+        encoded = None
+        if encoding is not None:
+            encoded = encoding.row_id, encoding.revision
         revision = (encoded, sources, items, tuple(classes), repr(texts), len(keys), scaler.size)
         if revision == self._revision:
             return self._prior
@@ -184,8 +186,11 @@ class PriorReader:
             return None
 
         # One list for all classes: an encoder is fast if it gets all texts at once.
-        all_texts = [text for of_class in texts.values() for text in of_class]
-        labels = [k for k, of_class in enumerate(texts.values()) for _ in of_class]
+        all_texts: list[str] = []
+        labels: list[int] = []
+        for k, of_class in enumerate(texts.values()):
+            all_texts += of_class
+            labels += [k] * len(of_class)
         vectors = self._encode(settings, encoding, all_texts)
         if vectors is None or vectors.shape[1] != len(scaler.centre):
             return None
@@ -204,7 +209,10 @@ class PriorReader:
         """Return the vectors (M, D) of texts, computed once and then stored."""
         from teeter.campaigns.learning.encoding import load_encoder
 
-        digests = [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
+        digests = []
+        for text in texts:
+            digest = hashlib.blake2b(text.encode(), digest_size=16)
+            digests.append(digest.hexdigest())
         with self._store.reading() as view:
             stored = view.descriptions.text_vectors(encoding.row_id, digests)
         if all(digest in stored for digest in digests):

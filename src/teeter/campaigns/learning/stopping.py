@@ -93,22 +93,24 @@ def stratify(confidences: Floats, drawn: Integers, is_right: Booleans) -> list[S
     edges = np.quantile(confidences, np.arange(1, n_strata) / n_strata)
     of_items = np.searchsorted(edges, confidences, side="right")
     of_drawn = of_items[drawn]
-    shares = (np.bincount(of_items, minlength=n_strata) / len(confidences)).tolist()
-    totals = np.bincount(of_drawn, minlength=n_strata).tolist()
-    rights = np.bincount(of_drawn, weights=is_right, minlength=n_strata).astype(int).tolist()
+    shares = np.bincount(of_items, minlength=n_strata) / len(confidences)
+    totals = np.bincount(of_drawn, minlength=n_strata)
+    rights = np.bincount(of_drawn, weights=is_right, minlength=n_strata).astype(int)
 
-    return merge_strata(list(zip(shares, rights, totals, strict=True)))
+    strata = zip(shares.tolist(), rights.tolist(), totals.tolist(), strict=True)
+    return merge_strata(list(strata))
 
 
 def merge_strata(strata: list[Stratum], most: int = MORE_STRATA) -> list[Stratum]:
     """Join neighbouring strata until at least five drawn items are in each, and few are left."""
     strata = list(strata)
     while len(strata) > 1:
-        fewest = min(range(len(strata)), key=lambda k: strata[k][2])
-        if strata[fewest][2] >= FEWEST_PER_STRATUM and len(strata) <= most:
+        sizes = [size for _, _, size in strata]
+        fewest = sizes.index(min(sizes))
+        if sizes[fewest] >= FEWEST_PER_STRATUM and len(strata) <= most:
             break
         neighbours = [k for k in (fewest - 1, fewest + 1) if 0 <= k < len(strata)]
-        other = min(neighbours, key=lambda k: strata[k][2])
+        other = min(neighbours, key=sizes.__getitem__)
         share, right, total = strata[fewest]
         strata[other] = (
             strata[other][0] + share,
@@ -140,8 +142,8 @@ def estimate_by_strata(
         >>> f"{plain.share:.0%} ({plain.low:.0%} to {plain.high:.0%})"
         '75% (60% to 86%)'
     """
-    right = sum(stratum[1] for stratum in strata)
-    total = sum(stratum[2] for stratum in strata)
+    right = sum(n_right for _, n_right, _ in strata)
+    total = sum(n for _, _, n in strata)
     if len(strata) < 2:
         return estimate_accuracy(right, total, share_judged=share_judged)
 
@@ -177,7 +179,9 @@ def wilson_interval(share: float, total: float) -> tuple[float, float]:
     low = (centre - half_width) / (1 + z_squared)
     high = (centre + half_width) / (1 + z_squared)
     # Exactly, the interval holds the share and lies between 0 and 1; rounded, it might not.
-    return max(0.0, min(low, share)), min(1.0, max(high, share))
+    low = max(0.0, min(low, share))
+    high = min(1.0, max(high, share))
+    return low, high
 
 
 @dataclass(frozen=True)
