@@ -207,7 +207,9 @@ def send_request(
             response = _read_response(connection, max_bytes)
 
         location = response.headers.get("location")
-        if response.status not in _REDIRECTS or not location or max_redirects == 0:
+        if response.status not in _REDIRECTS or max_redirects == 0:
+            return response
+        if not location:
             return response
         url = _redirect_target(url, location)
 
@@ -486,7 +488,9 @@ def retry(
         except AttemptFailedError as error:
             if attempts_left <= 0:
                 raise
-            seconds = pause if error.retry_after is None else error.retry_after
+            seconds = pause
+            if error.retry_after is not None:
+                seconds = error.retry_after
             if sleep(min(max(seconds, 0.0), longest_pause)):
                 raise
 

@@ -239,7 +239,9 @@ def require_options(owner: str, given: Iterable[str], names: Sequence[str]) -> N
     """
     for option in given:
         if option not in names:
-            hint = did_you_mean(option, names) if names else "It has none."
+            hint = "It has none."
+            if names:
+                hint = did_you_mean(option, names)
             raise InputError(f"{owner} has no option {option!r}. {hint}")
 
 

@@ -141,7 +141,9 @@ class WorkerProcess:
 
     def is_alive(self) -> bool:
         """Return whether a process is running."""
-        return self._newest is not None and self._newest.process.is_alive()
+        if self._newest is None:
+            return False
+        return self._newest.process.is_alive()
 
     def run(self, request: Any, on_report: Report = lambda content: None) -> Any:
         """Have a request handled, and wait for the result.

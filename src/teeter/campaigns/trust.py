@@ -70,14 +70,17 @@ def trust_webhook(database: Database, url: str, *, allow_private: bool) -> None:
         url: The address.
         allow_private: Whether it may also lead into the server's own network.
     """
-    trust(database, url if allow_private else _PUBLIC + url)
+    place = url if allow_private else _PUBLIC + url
+    trust(database, place)
 
 
 def is_trusted_webhook(database: Database, url: str, *, allow_private: bool) -> bool:
     """Return whether the campaigns of a database may send events to an address."""
     if is_trusted(database, url):
         return True
-    return not allow_private and is_trusted(database, _PUBLIC + url)
+    if allow_private:
+        return False
+    return is_trusted(database, _PUBLIC + url)
 
 
 _PUBLIC = "public: "

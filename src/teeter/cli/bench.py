@@ -502,7 +502,8 @@ def _table_row(description: dict[str, Any]) -> list[str]:
     row = [description["name"]]
     for key in ("train", "test", "classes"):
         number = description[key]
-        row.append("" if number is None else f"{number:,}")
+        cell = "" if number is None else f"{number:,}"
+        row.append(cell)
 
     lengths = [str(length) for length in description["shape"]]
     row.append(" x ".join(lengths))

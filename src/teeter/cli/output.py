@@ -107,7 +107,9 @@ def parse_option(text: str) -> Any:
         (64, [1, 2.5], None)
     """
     values = [_parse_value(part) for part in split_names(text)]
-    return values if len(values) > 1 else values[0]
+    if len(values) == 1:
+        return values[0]
+    return values
 
 
 def _parse_value(text: str) -> bool | float | str | None:

@@ -312,7 +312,9 @@ def _security_config(host: str, port: int, server: ServerSettings) -> SecurityCo
         file = _tokens_file(server.tokens)
     # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
     accepted = _read_tokens(file)
-    login_config = None if server.login is None else read_login_config(server.login)
+    login_config = None
+    if server.login is not None:
+        login_config = read_login_config(server.login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
     # rebinding). With a login it could not get in, and a proxy may use any name.
@@ -337,7 +339,9 @@ def _read_tokens(file: Path | None) -> Tokens:
     """Return the tokens of a file of hashes, and that of the environment."""
     from teeter.server.access.tokens import Tokens
 
-    tokens = Tokens() if file is None else Tokens.read(file)
+    tokens = Tokens()
+    if file is not None:
+        tokens = Tokens.read(file)
     for text in os.environ.get(_TOKEN_VARIABLE, "").split():
         name, equals, value = text.partition("=")
         if not equals:

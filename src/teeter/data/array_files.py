@@ -129,7 +129,8 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     logits = arrays.get("logits")
     if id_name is not None:
         _require_as_many_ids(arrays[id_name], features, logits, path)
-        ids = require_ids(_texts_from_array(arrays[id_name], path), str(path))
+        texts = _texts_from_array(arrays[id_name], path)
+        ids = require_ids(texts, str(path))
 
     head = None
     if "weight" in arrays:
@@ -148,7 +149,9 @@ def _require_as_many_ids(
     ids: Array, features: Array | None, logits: Array | None, path: Path
 ) -> None:
     # ``Outputs`` will compare features and logits with each other. It does not know the ids.
-    rows = logits if features is None else features
+    rows = features
+    if features is None:
+        rows = logits
 
     # An array without axes is no pool. ``Outputs`` will refuse it with a better message.
     if rows is None or rows.ndim == 0:

@@ -129,7 +129,8 @@ class Shard:
         path = Path(self.path)
         if not self.groups:
             array = self._map_rows()
-            return _require_finite(_flatten_rows(array[rows]), path, rows + self.begin)
+            flat = _flatten_rows(array[rows])
+            return _require_finite(flat, path, rows + self.begin)
 
         # Both the batches and the rows ascend, so the pieces are in the order of the rows.
         return np.concatenate(list(_read_row_groups(path, self, rows)))
@@ -165,7 +166,8 @@ class Shards:
 
     def take(self, rows: Rows) -> Features:
         """Return the features of some rows of the pool, in any order: (k,) -> (k, D)."""
-        features = np.empty((len(rows), self.width), dtype=np.float32)
+        shape = (len(rows), self.width)
+        features = np.empty(shape, dtype=np.float32)
         for shard, positions in self.group_by_shard(rows):
             # A file is read from front to back, so a shard takes rows in ascending order.
             in_shard = rows[positions] - shard.first
@@ -236,7 +238,9 @@ def open_shards(
     columns: tuple[str, ...] = ()
     row_count = 0
     for path in paths:
-        cut = _cut_array if path.suffix.lower() == ".npy" else _cut_parquet
+        cut = _cut_parquet
+        if path.suffix.lower() == ".npy":
+            cut = _cut_array
         file_shards, file_shape = cut(path, row_count, rows, id_column, raw)
         if not file_shards:
             continue
@@ -488,7 +492,9 @@ def _find_feature_columns(
             )
         return (column,), shape
 
-    id_columns = {"id", "ids"} if id_column is None else {id_column}
+    id_columns = {"id", "ids"}
+    if id_column is not None:
+        id_columns = {id_column}
     columns = []
     for field in file.schema_arrow:
         if field.name in id_columns:

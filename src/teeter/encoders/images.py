@@ -131,7 +131,9 @@ def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
 def is_image_name(name: str) -> bool:
     """Return whether a file of this name is taken for an image."""
     suffix = Path(name).suffix.lower()
-    return suffix in IMAGE_SUFFIXES or (suffix in HEIF_SUFFIXES and enable_heif())
+    if suffix in HEIF_SUFFIXES:
+        return enable_heif()
+    return suffix in IMAGE_SUFFIXES
 
 
 @cache

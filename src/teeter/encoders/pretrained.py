@@ -309,7 +309,9 @@ def _find_model_folder(name: str) -> Path | None:
 
     # The package is only searched: importing it may import a whole framework.
     package = name.replace("-", "_")
-    spec = find_spec(package) if package.isidentifier() else None
+    spec = None
+    if package.isidentifier():
+        spec = find_spec(package)
     if spec is None:
         return None
 

@@ -88,7 +88,9 @@ def is_installed(name: str) -> bool:
         True
     """
     package = encoders.get(name).package
-    return package is None or package.find_folder() is not None
+    if package is None:
+        return True
+    return package.find_folder() is not None
 
 
 def require_own_encoder(name: str) -> None:

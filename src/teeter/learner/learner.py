@@ -281,8 +281,11 @@ class Learner:
             row |= {f"{phase}_seconds": value for phase, value in record.seconds.items()}
             rows.append(row)
 
-        names += [name for row in rows for name in row]
-        columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(names)}
+        for row in rows:
+            names += row
+        columns = {}
+        for name in dict.fromkeys(names):
+            columns[name] = [row.get(name) for row in rows]
         return make_frame(columns, kind)
 
     def ask(self, n: int, *, exclude: Iterable[int] = (), waiting: Iterable[int] = ()) -> RowArray:
@@ -786,7 +789,9 @@ def _cast_whole_numbers(data: Any, pool: Any) -> Any:
         if data.dtype.kind not in "biu":
             return data
         data = torch.from_numpy(data)
-    return data if data.is_floating_point() or data.is_complex() else data.to(dtype)
+    if data.is_floating_point() or data.is_complex():
+        return data
+    return data.to(dtype)
 
 
 def _float_dtype(pool: Any) -> torch.dtype | None:

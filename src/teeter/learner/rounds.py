@@ -62,7 +62,9 @@ class FitRecord:
     @property
     def accuracy(self) -> float | None:
         """The accuracy that ``evaluate`` measured last."""
-        return None if self.evaluation is None else self.evaluation.accuracy
+        if self.evaluation is None:
+            return None
+        return self.evaluation.accuracy
 
 
 @dataclass

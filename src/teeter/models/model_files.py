@@ -353,7 +353,9 @@ def _may_be_head(
     try:
         with evaluation_mode(network, None) as device:
             head = find_head(network, _random_rows(shape), device)
-            return head is not None and head.layer == layer and head.is_plain
+            if head is None:
+                return False
+            return head.layer == layer and head.is_plain
     except InputError:
         # Several layers could be: the author of the file named one.
         return True

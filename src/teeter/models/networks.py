@@ -444,8 +444,10 @@ def build_network(
             f"linear."
         )
     else:
+        sizes = shape[:2]
         # ResNet-18 ends in an average over the whole image, so it needs no side.
-        sizes = shape[:1] if name == "resnet-18" else shape[:2]
+        if name == "resnet-18":
+            sizes = shape[:1]
 
     builders: dict[str, NetworkBuilder] = {
         "linear": linear,

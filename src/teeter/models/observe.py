@@ -168,13 +168,17 @@ def is_estimator(model: object) -> bool:
     """Return whether ``model`` is a scikit-learn estimator, without importing scikit-learn."""
     # If nothing has imported scikit-learn yet, no estimator can exist.
     base = sys.modules.get("sklearn.base")
-    return base is not None and isinstance(model, base.BaseEstimator)
+    if base is None:
+        return False
+    return isinstance(model, base.BaseEstimator)
 
 
 def is_estimator_class(model: object) -> bool:
     """Return whether ``model`` is a class of scikit-learn estimators instead of an instance."""
     base = sys.modules.get("sklearn.base")
-    return base is not None and isinstance(model, type) and issubclass(model, base.BaseEstimator)
+    if base is None or not isinstance(model, type):
+        return False
+    return issubclass(model, base.BaseEstimator)
 
 
 def is_network(model: object) -> bool:
@@ -196,7 +200,9 @@ def _inner_network(model: object) -> nn.Module | None:
 
     _, classifier = split_pipeline(model)
     network = getattr(classifier, "module_", None)
-    return network if isinstance(network, nn.Module) else None
+    if not isinstance(network, nn.Module):
+        return None
+    return network
 
 
 def _observe_model(

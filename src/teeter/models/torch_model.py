@@ -361,7 +361,9 @@ def _own_logits(results: list[Tensor], output: Tensor, head: LinearHead) -> Tens
 
 
 def _is_half_precision(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and torch.finfo(tensor.dtype).bits < 32
+    if not tensor.is_floating_point():
+        return False
+    return torch.finfo(tensor.dtype).bits < 32
 
 
 def _at_least_float32(tensor: Tensor) -> Tensor:
@@ -582,7 +584,9 @@ def _copy_head(layer: nn.Linear, head: LinearHead) -> tuple[Tensor, Tensor | Non
             bias *= head.scale
     if head.shift is not None:
         shift = head.shift.to(weight)
-        bias = shift if bias is None else bias + shift
+        if bias is not None:
+            shift = bias + shift
+        bias = shift
 
     if len(weight) == 1:
         weight = _add_zero_class(weight, 0)

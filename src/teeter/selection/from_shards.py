@@ -445,7 +445,8 @@ def _draw_rows(n_rows: int, count: int, seed: int, *name: str) -> Rows:
 
     # A permutation is cheap for small pools, and for samples that are a large part of the pool.
     if n_rows <= 1 << 26 or count > n_rows // 4:
-        return torch.randperm(n_rows, generator=generator)[:count].numpy()
+        permutation = torch.randperm(n_rows, generator=generator)
+        return permutation[:count].numpy()
 
     # Otherwise draw with replacement and drop repetitions, which are few, until there are enough.
     rows = torch.empty(0, dtype=torch.int64)

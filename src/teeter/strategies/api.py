@@ -226,7 +226,8 @@ def scores(
     context = build_context(outputs, labelled=labelled, labels=labels, seed=seed, device=device)
     if not len(context):
         raise InputError("Cannot score an empty pool: it has no rows.")
-    values: npt.NDArray[np.floating[Any]] = chosen.scores(context).cpu().numpy()
+    scored = chosen.scores(context).cpu()
+    values: npt.NDArray[np.floating[Any]] = scored.numpy()
     return values
 
 

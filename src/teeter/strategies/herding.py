@@ -64,7 +64,8 @@ class HerdingOptions:
         n_rows = max(self.sample, n)
         if len(context) > n_rows:
             draws = uniform((len(context),), context.generator, torch.device("cpu"))
-            rows = draws.argsort(stable=True)[:n_rows].sort().values.to(features.device)
+            shuffled = draws.argsort(stable=True)
+            rows = shuffled[:n_rows].sort().values.to(features.device)
 
         centres = context.labelled_features
         if context.waiting is not None:

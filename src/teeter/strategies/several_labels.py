@@ -43,7 +43,8 @@ def _predict_counts(context: Context) -> Tensor:
     Without labels, it is the sum of the probabilities, rounded.
     """
     if context.labels is None or context.labelled is None or not len(context.labels):
-        return context.logits.sigmoid().sum(dim=1).round().long()
+        expected = context.logits.sigmoid().sum(dim=1)
+        return expected.round().long()
 
     counts = context.labels.sum(dim=1).cpu().numpy()
     if len(np.unique(counts)) == 1:
@@ -56,14 +57,16 @@ def _predict_counts(context: Context) -> Tensor:
         raise MissingOutputError("The candidates have logits, but the labelled rows have none.")
     model = LogisticRegression(max_iter=1000)
     model.fit(_sorted_shares(labelled), counts)
-    return torch.from_numpy(model.predict(_sorted_shares(context.logits)).astype(np.int64))
+    predicted = model.predict(_sorted_shares(context.logits))
+    return torch.from_numpy(predicted.astype(np.int64))
 
 
 def _sorted_shares(logits: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Return the probabilities of labels, largest first, as shares of their sum: (N, C)."""
     # A sum of 0 would divide by 0.
     p = logits.double().sigmoid().sort(dim=1, descending=True).values
-    shares = p / p.sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
+    sums = p.sum(dim=1, keepdim=True)
+    shares = p / sums.clamp_min(torch.finfo(p.dtype).tiny)
     return shares.cpu().numpy()
 
 

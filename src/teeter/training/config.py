@@ -128,7 +128,9 @@ class TrainingConfig:
             0.5
         """
         if self.schedule == "steps":
-            return self.decay if epoch in self.milestones else 1.0
+            if epoch in self.milestones:
+                return self.decay
+            return 1.0
 
         # The rate after e of E epochs is (1 + cos(pi e / E)) / 2 of that of the first one.
         share = (1 + math.cos(math.pi * epoch / self.epochs)) / 2

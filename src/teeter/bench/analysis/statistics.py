@@ -265,7 +265,7 @@ class LabelSaving:
         """Return the saving of each repetition, or None unless two or more all have one."""
         savings = [saved for saved in self.saved_by_repetition if saved is not None]
         repetitions = len(self.needed_by_repetition)
-        if len(savings) < 2 or len(savings) < repetitions:
+        if len(savings) < max(2, repetitions):
             return None
 
         return np.array(savings)

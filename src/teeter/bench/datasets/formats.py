@@ -467,7 +467,9 @@ def _make_column(attribute: _Attribute, texts: tuple[str, ...]) -> Column:
     numbers = []
     for text in texts:
         # ARFF writes a missing value as a question mark.
-        number = nan if text == "?" else float(text)
+        number = nan
+        if text != "?":
+            number = float(text)
         numbers.append(number)
     return np.array(numbers)
 
@@ -501,7 +503,9 @@ def table_reader(
 
         # OpenML puts the target last, whatever it is called.
         named = [name for name in table.columns if name.lower() in _CLASS_COLUMNS]
-        class_column = named[0] if named else list(table.columns)[-1]
+        *_, class_column = table.columns
+        if named:
+            class_column = named[0]
         feature_columns = [name for name in table.columns if name != class_column]
         features = [_require_numbers(table, name) for name in feature_columns]
         if not features:

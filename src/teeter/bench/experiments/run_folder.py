@@ -154,7 +154,9 @@ class Run:
     @property
     def is_shortened(self) -> bool:
         """Whether fewer rounds were asked for than the setting has."""
-        return self.last_round is not None and self.last_round < self.setting.rounds
+        if self.last_round is None:
+            return False
+        return self.last_round < self.setting.rounds
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a row for each round, by column: see ``to_frame``."""

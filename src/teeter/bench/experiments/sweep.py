@@ -123,7 +123,9 @@ def sweep(
         raise InputError("There is no batch size to run: name one or more.")
 
     name = Path(data).stem if isinstance(data, str) else "sweep"
-    folder = Path("runs") / name if out is None else Path(out)
+    folder = Path("runs") / name
+    if out is not None:
+        folder = Path(out)
     data_folder = None
     dataset = data
     if not isinstance(data, str):
@@ -137,8 +139,12 @@ def sweep(
     if final is None:
         final = initial + _ROUNDS * max(batches)
 
-    network = model if isinstance(model, str) else OWN_MODEL + _describe_model(model)
-    executor = None if engine is None else make_executor(engine, workers)
+    network = model
+    if not isinstance(model, str):
+        network = OWN_MODEL + _describe_model(model)
+    executor = None
+    if engine is not None:
+        executor = make_executor(engine, workers)
     all_trackers = [
         make_tracker(tracker) if isinstance(tracker, str) else tracker for tracker in trackers
     ]

@@ -375,7 +375,8 @@ class MlflowTracker:
 
         key = round_key(row)._replace(round=0)
         if key not in self._runs:
-            tags = {f"teeter.{name}": str(value or "") for name, value in _cell(row).items()}
+            cell = _cell(row)
+            tags = {f"teeter.{name}": str(value or "") for name, value in cell.items()}
             name = f"{key.strategy}-{key.repetition}"
             run = self._client.create_run(self._experiment, run_name=name, tags=tags)
             self._runs[key] = run.info.run_id
@@ -419,7 +420,8 @@ class WandbTracker:
         key = round_key(row)._replace(round=0)
         if key not in self._runs:
             # The same id every time, so that a run that is started again goes on.
-            identity = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=8).hexdigest()
+            text = repr(tuple(key))
+            identity = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
             run = _import_wandb().init(
                 project=self.project,
                 id=identity,

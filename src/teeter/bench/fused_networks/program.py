@@ -96,7 +96,9 @@ def make_program(
     """
     if not rows.is_cuda or rows.dtype != torch.float32:
         return None
-    if config.optimizer == "adamw" or os.environ.get("TEETER_FUSED") == "0" or is_portable():
+    if os.environ.get("TEETER_FUSED") == "0" or is_portable():
+        return None
+    if config.optimizer == "adamw":
         return None
 
     # bfloat16 on tensor cores came with Ampere, 8.0.

@@ -279,7 +279,9 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
             change.webhooks.note_delivered(delivery.row_id, status)
             return True
 
-        pause = None if is_final else _pause_before_next(campaign, delivery)
+        pause = None
+        if not is_final:
+            pause = _pause_before_next(campaign, delivery)
         change.webhooks.note_failure(
             delivery.row_id, status=status, error=error[:_MAX_ERROR], pause=pause
         )

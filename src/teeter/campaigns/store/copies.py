@@ -206,7 +206,9 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
         return own.order_by(table.c.id)
 
     parent, foreign_key = _parent(table)
-    order = [table.c.id] if "id" in table.c else list(table.primary_key)
+    order = list(table.primary_key)
+    if "id" in table.c:
+        order = [table.c.id]
     return (
         select(table)
         .join(parent, parent.c.id == foreign_key)

@@ -184,8 +184,9 @@ class CampaignStore:
         if self.database.is_in_place():
             return
 
-        path = self.database.path
-        name = path.name if path else self.database.display_url
+        name = self.database.display_url
+        if self.database.path:
+            name = self.database.path.name
         raise StoreError(
             f"{name} was moved or removed while it was in use: move it back, then start again."
         )

@@ -120,7 +120,9 @@ class Authenticator:
         """
         if self._server_requires_login:
             return True
-        return self._campaign_tokens is not None and self._campaign_tokens.is_required()
+        if self._campaign_tokens is None:
+            return False
+        return self._campaign_tokens.is_required()
 
     def new_session(self, proxy_user: str | None = None) -> Session:
         """Return the session of a browser that has none.
@@ -131,7 +133,9 @@ class Authenticator:
         if proxy_user is not None:
             return _open_session(proxy_user, method=LoginMethod.HEADER)
 
-        annotator = None if self.requires_login() else self.config.default_annotator
+        annotator = None
+        if not self.requires_login():
+            annotator = self.config.default_annotator
         return _open_session(annotator)
 
     def session_for_name(self, name: str) -> Session:

@@ -373,7 +373,9 @@ def _describe(error: ValidationError) -> str:
             message = "it must be a path"
         elif problem["type"] == "missing":
             message = "it is missing"
-        problems.append(f"{setting}: {message}" if setting else message)
+        if setting:
+            message = f"{setting}: {message}"
+        problems.append(message)
     return "; ".join(problems)
 
 

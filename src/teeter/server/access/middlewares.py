@@ -248,7 +248,9 @@ class AllowedHostsMiddleware(HttpMiddleware):
 
     def _is_listed(self, host: str) -> bool:
         allowed_hosts = self._authenticator.config.allowed_hosts
-        return allowed_hosts is None or _host_name(host) in allowed_hosts
+        if allowed_hosts is None:
+            return True
+        return _host_name(host) in allowed_hosts
 
 
 def _host_name(host: str) -> str:

@@ -341,7 +341,9 @@ class OidcProvider:
 
     def _fetch_keys(self) -> KeySet:
         document = self._get(self._discover().jwks_uri)
-        descriptions = document.get("keys") if isinstance(document, dict) else None
+        descriptions = None
+        if isinstance(document, dict):
+            descriptions = document.get("keys")
         if not isinstance(descriptions, list):
             raise self._unavailable("its keys cannot be read")
 

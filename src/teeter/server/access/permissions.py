@@ -175,10 +175,11 @@ def can_create_campaigns(request: Request) -> bool:
     roles to accounts, those with the role of an owner may.
     """
     if _has_server_role(request):
-        return _server_role(request) is Role.OWNER or owned_campaign(request) is not None
-
-    campaign_tokens = get_workspace(request).campaign_tokens
-    return not campaign_tokens.is_required() or owned_campaign(request) is not None
+        may_create = _server_role(request) is Role.OWNER
+    else:
+        campaign_tokens = get_workspace(request).campaign_tokens
+        may_create = not campaign_tokens.is_required()
+    return may_create or owned_campaign(request) is not None
 
 
 def require_campaign_creator(request: Request) -> None:

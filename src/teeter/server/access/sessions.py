@@ -108,7 +108,8 @@ class SessionCookie:
         # Signed by us, but maybe by an earlier version.
         if not isinstance(content, dict) or content.keys() != _COOKIE_FIELDS:
             return None
-        return Session(**{**content, "method": LoginMethod(content["method"])})
+        content["method"] = LoginMethod(content["method"])
+        return Session(**content)
 
     def header(self, session: Session, *, is_https: bool) -> str:
         """Return the Set-Cookie header of a session."""
@@ -171,7 +172,9 @@ class EndedSessions:
         digest = _hash_session(session)
         if digest in self._ended:
             return True
-        return self._folder is not None and (self._folder / digest).exists()
+        if self._folder is None:
+            return False
+        return (self._folder / digest).exists()
 
 
 def _hash_session(session: Session) -> str:

@@ -103,7 +103,8 @@ def log_out(request: Request) -> Response:
     auth = get_workspace(request).auth
     auth.end_session(current_session(request))
     request.state.session = auth.new_session()
-    return RedirectResponse("/login" if auth.requires_login() else "/", 303)
+    target = "/login" if auth.requires_login() else "/"
+    return RedirectResponse(target, 303)
 
 
 @page_router.post("/name")
@@ -121,4 +122,5 @@ def submit_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
     # Back to the page with the form, if it is one of this server.
     referer = request.headers.get("referer", "/")
     origin = f"{request.url.scheme}://{request.headers.get('host', '')}/"
-    return RedirectResponse(referer if referer.startswith(origin) else "/", 303)
+    target = referer if referer.startswith(origin) else "/"
+    return RedirectResponse(target, 303)

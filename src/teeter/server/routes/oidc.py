@@ -131,7 +131,8 @@ async def complete_login(
     """Log in the person whom the provider sends back."""
     oidc: OidcLogin = request.app.state.oidc_login
     # Taken before anything else, so that every answer uses an attempt up, refusals too.
-    attempt = oidc.attempts.take(request.cookies.get(oidc.cookie_name, ""), state)
+    cookie = request.cookies.get(oidc.cookie_name, "")
+    attempt = oidc.attempts.take(cookie, state)
     next_page = HOME if attempt is None else attempt.next
 
     try:

@@ -83,7 +83,8 @@ class RequestTimesMiddleware(HttpMiddleware):
             labels = ("other", "other")
             if scope["method"] in getattr(route, "methods", ()):
                 labels = (scope["method"], route.path)
-            self._seconds.labels(*labels, status).observe(time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._seconds.labels(*labels, status).observe(seconds)
 
 
 @router.get("/metrics")

@@ -131,7 +131,9 @@ class Suggester:
             is_wanted = campaign.location in self._wanted
             wanted = self._wanted.get(campaign.location)
         # In parts, so that one campaign with many items does not keep the others waiting.
-        part = _PART if wanted is None else min(_PART, wanted)
+        part = _PART
+        if wanted is not None:
+            part = min(_PART, wanted)
 
         run = ask_language_model(
             campaign,
@@ -151,7 +153,9 @@ class Suggester:
         if not is_wanted:
             return run.stop_reason is StopReason.LIMIT
 
-        remaining = None if wanted is None else wanted - run.paid
+        remaining = None
+        if wanted is not None:
+            remaining = wanted - run.paid
         is_done = run.stop_reason is not StopReason.LIMIT or remaining == 0
         with self._lock:
             self._wanted[campaign.location] = remaining

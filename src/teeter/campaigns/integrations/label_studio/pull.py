@@ -202,8 +202,9 @@ def _names_another_class(
     if previous.gone or previous.label is None:
         return False
     chosen = chosen_class(annotation.result or [])
-    had_name = chosen in past_names.get(previous.label, set())
-    return had_name and format_time(annotation.changed_at) <= previous.at
+    if chosen not in past_names.get(previous.label, set()):
+        return False
+    return format_time(annotation.changed_at) <= previous.at
 
 
 def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
