@@ -146,7 +146,9 @@ class People(Part):
         with other._campaign.reading() as view:
             person = other._member(view, name)
 
-        token_hash = None if person is None else person.token_hash
+        token_hash = None
+        if person is not None:
+            token_hash = person.token_hash
         self._add(name, role, token_hash, who)
 
     def _add(

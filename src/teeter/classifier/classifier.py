@@ -555,7 +555,9 @@ def _build_model(classifier: Classifier) -> Any:
     for number, layer in enumerate(head.layers):
         constants[f"weight_{number}"] = layer.weight.astype(np.float32)
         constants[f"bias_{number}"] = layer.bias.astype(np.float32)
-        output = "logits" if number == last_number else f"linear_{number}"
+        output = f"linear_{number}"
+        if number == last_number:
+            output = "logits"
         inputs = [f"layer_{number}", f"weight_{number}", f"bias_{number}"]
         # transB, because weights are stored as (outputs, inputs).
         nodes.append(helper.make_node("Gemm", inputs, [output], transB=1))

@@ -215,7 +215,9 @@ class TransformersImageEncoder(ImageEncoder):
         # CLIP and SigLIP have one config for images and one for texts.
         vision = getattr(self._model.config, "vision_config", self._model.config)
         side = getattr(vision, "image_size", _DEFAULT_SIDE)
-        self.side = side if isinstance(side, int) else _DEFAULT_SIDE
+        self.side = _DEFAULT_SIDE
+        if isinstance(side, int):
+            self.side = side
 
         mean = torch.tensor(config.get("image_mean", _DEFAULT_COLOUR))
         deviation = torch.tensor(config.get("image_std", _DEFAULT_COLOUR))

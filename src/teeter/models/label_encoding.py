@@ -160,7 +160,9 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
             f"one number per row."
         )
     if len(rows) and rows.dtype.kind not in "iu":
-        kind = "texts" if rows.dtype.kind in "SU" else str(rows.dtype)
+        kind = str(rows.dtype)
+        if rows.dtype.kind in "SU":
+            kind = "texts"
         raise InputError(f"Rows must be whole numbers, but these are {kind}.")
     return rows.astype(np.int64)
 

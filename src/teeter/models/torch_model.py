@@ -577,7 +577,8 @@ def _copy_head(layer: nn.Linear, head: LinearHead) -> tuple[Tensor, Tensor | Non
 
     if not head.is_plain:
         weight = _at_least_float32(weight)
-        bias = None if bias is None else _at_least_float32(bias)
+        if bias is not None:
+            bias = _at_least_float32(bias)
     if head.scale != 1:
         weight *= head.scale
         if bias is not None:

@@ -162,7 +162,9 @@ def save_upload(
     suffix = name.suffix.lower()
     if suffix not in suffixes:
         formats = ", ".join(suffixes)
-        kind = f"{suffix} files" if suffix else "a file without a suffix"
+        kind = "a file without a suffix"
+        if suffix:
+            kind = f"{suffix} files"
         raise InputError(f"Cannot read {kind}: upload {formats}.")
 
     # Separators become underscores, so that the name cannot lead out of the folder.

@@ -358,7 +358,9 @@ def _validate_labels(
     lowest = int(classes.min())
     highest = int(classes.max())
     if lowest < 0 or (n_classes is not None and highest >= n_classes):
-        bound = "" if n_classes is None else f" to {n_classes - 1}"
+        bound = ""
+        if n_classes is not None:
+            bound = f" to {n_classes - 1}"
         raise InputError(f"labels range from {lowest} to {highest}: classes are 0{bound}.")
     return classes
 

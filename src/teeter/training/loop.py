@@ -173,7 +173,9 @@ def fit_estimator(job: FitJob) -> None:
     # A network inside the estimator, as skorch has, draws from torch's global generator.
     with seeded_global_rng(job.seed, choose_device(None)):
         try:
-            options = {} if job.pool is None else {"pool": job.pool}
+            options = {}
+            if job.pool is not None:
+                options["pool"] = job.pool
             job.model.fit(job.inputs, job.labels.numpy(), **options)
         except TeeterError:
             raise

@@ -94,7 +94,9 @@ def line_style(strategy: str) -> dict[str, Any]:
     """
     if strategy in _STYLES:
         colour, marker = _STYLES[strategy]
-        linestyle = "--" if strategy == "random" else "-"
+        linestyle = "-"
+        if strategy == "random":
+            linestyle = "--"
     else:
         # Not hash(), which differs from process to process.
         name_hash = zlib.crc32(strategy.encode())
@@ -609,7 +611,9 @@ def _draw_curve(
     axes.plot(labelled, mean, label=label or name, markevery=markers, **style)
 
     # Pale bands, because they lie on top of each other.
-    alpha = 0.2 if name == HIGHLIGHTED else 0.07
+    alpha = 0.07
+    if name == HIGHLIGHTED:
+        alpha = 0.2
     axes.fill_between(
         labelled,
         mean - deviation,

@@ -354,7 +354,9 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
     if not comparison.comparable:
         return []
 
-    heading = f"{comparison.name}: " if prefix else ""
+    heading = ""
+    if prefix:
+        heading = f"{comparison.name}: "
     text = "Gains are means over the rounds after the first, in points of accuracy."
 
     if comparison.repetitions > 1:

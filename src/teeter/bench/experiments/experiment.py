@@ -87,7 +87,9 @@ class Experiment:
         self.model = model
         self.metrics = find_metrics(setting.metrics)
         # scikit-learn takes rows from the memory of the CPU only.
-        rows_device = torch.device("cpu") if is_estimator(model) else device
+        rows_device = device
+        if is_estimator(model):
+            rows_device = torch.device("cpu")
         self.train = _move_to_device(train, rows_device)
         self.test = _move_to_device(test, rows_device)
         self.validation: LabelledRows | None = None

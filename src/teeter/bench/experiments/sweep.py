@@ -122,7 +122,9 @@ def sweep(
     if not batches:
         raise InputError("There is no batch size to run: name one or more.")
 
-    name = Path(data).stem if isinstance(data, str) else "sweep"
+    name = "sweep"
+    if isinstance(data, str):
+        name = Path(data).stem
     folder = Path("runs") / name
     if out is not None:
         folder = Path(out)

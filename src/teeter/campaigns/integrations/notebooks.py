@@ -142,6 +142,8 @@ def _read_address(process: subprocess.Popen[str], host: str) -> str:
     for line in process.stdout or ():
         match = re.search(r"http://[^/:]+:(\d+)", line)
         if match is not None:
-            name = f"[{host}]" if ":" in host else host
+            name = host
+            if ":" in host:
+                name = f"[{host}]"
             return f"http://{name}:{match[1]}/"
     raise ServerError("The page's server did not start: see the messages above.")

@@ -195,7 +195,9 @@ def _prepare(
             make_campaign_encoder(store.settings)
         return None
 
-    name = store.settings.encoder if has_own_features else None
+    name = None
+    if has_own_features:
+        name = store.settings.encoder
     contents = [item.content or "" for item in missing]
     return prepare_encoder(store, name=name, new_contents=contents)
 

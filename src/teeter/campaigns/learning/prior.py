@@ -151,8 +151,10 @@ class PriorReader:
 
         with self._store.reading() as view:
             sources = view.suggestions.revision()
+            items = 0
             # A source says nothing about an item while it is withdrawn.
-            items = view.items.newest_change() if sources else 0
+            if sources:
+                items = view.items.newest_change()
         texts = {}
         if settings.names:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}

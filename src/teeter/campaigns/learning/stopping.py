@@ -89,7 +89,9 @@ def stratify(confidences: Floats, drawn: Integers, is_right: Booleans) -> list[S
     Returns:
         The strata from the lowest to the highest confidence.
     """
-    n_strata = MORE_STRATA if len(drawn) >= MANY_DRAWN else FEW_STRATA
+    n_strata = FEW_STRATA
+    if len(drawn) >= MANY_DRAWN:
+        n_strata = MORE_STRATA
     edges = np.quantile(confidences, np.arange(1, n_strata) / n_strata)
     of_items = np.searchsorted(edges, confidences, side="right")
     of_drawn = of_items[drawn]

@@ -383,7 +383,9 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ModelReply:
         raise AttemptFailedError("its response is not a chat completion") from None
 
     # A model may decline to reply. That is a reply too: it was paid for.
-    reply_text = reply if isinstance(reply, str) else ""
+    reply_text = ""
+    if isinstance(reply, str):
+        reply_text = reply
     counted = ModelReply(
         parse_label(reply_text, prompt.classes),
         estimate_input_tokens(prompt, text),

@@ -80,7 +80,9 @@ def log_in(
     """Log in with a token."""
     auth = get_workspace(request).auth
     page = local_path(next_page)
-    address = "" if request.client is None else request.client.host
+    address = ""
+    if request.client is not None:
+        address = request.client.host
 
     try:
         new_session = auth.log_in(token.strip(), address)

@@ -133,7 +133,9 @@ async def complete_login(
     # Taken before anything else, so that every answer uses an attempt up, refusals too.
     cookie = request.cookies.get(oidc.cookie_name, "")
     attempt = oidc.attempts.take(cookie, state)
-    next_page = HOME if attempt is None else attempt.next
+    next_page = HOME
+    if attempt is not None:
+        next_page = attempt.next
 
     try:
         if attempt is None:
