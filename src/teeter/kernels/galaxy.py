@@ -72,7 +72,8 @@ def bisect_lines(
     while len(picks) < n:
         k = (turn + len(picks)) % n_classes
         on_line = known[lines[k]]
-        signs = np.where(on_line < 0, 0, np.where(on_line == k, 1, -1))
+        signs = np.where(on_line == k, 1, -1)
+        signs[on_line < 0] = 0
 
         place = bisect_line(signs, order)
         if place is None:
@@ -129,12 +130,16 @@ def _middle_of_stretch(signs: Integers) -> int | None:
     if not len(usable):
         return None
 
-    shortest = usable[lengths[usable] == lengths[usable].min()][-1]
+    usable_lengths = lengths[usable]
+    is_shortest = usable_lengths == usable_lengths.min()
+    shortest = usable[is_shortest][-1]
     # Counted from the row of another class.
     steps = int(lengths[shortest] + 1) // 2
     left = int(ends[shortest])
     right = int(ends[shortest + 1])
-    return left + steps if signs[left] == -1 else right - steps
+    if signs[left] == -1:
+        return left + steps
+    return right - steps
 
 
 def _middle_of_path(levels: list[Booleans], last: int, order: int) -> int:

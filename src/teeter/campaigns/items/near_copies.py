@@ -67,8 +67,10 @@ def group_near_copies(
 
     lengths = np.sqrt(np.einsum("nd,nd->n", features, features))
     is_zero = lengths == 0
-    units = (features / np.where(is_zero, 1, lengths)[:, None]).astype(np.float32)
+    divisors = np.where(is_zero, 1, lengths)
+    units = (features / divisors[:, None]).astype(np.float32)
     bounds = _shorten(units)
+    least = similarity - _MARGIN
     for start in range(0, n_rows, _BLOCK):
         rows = slice(start, start + _BLOCK)
         for other_start in range(start, n_rows, _BLOCK):
@@ -76,10 +78,10 @@ def group_near_copies(
             if others.stop <= n_known:
                 continue
             is_certain = None
-            may_be_copies = bounds[rows] @ bounds[others].T >= similarity - _MARGIN
+            may_be_copies = bounds[rows] @ bounds[others].T >= least
             if np.count_nonzero(may_be_copies) > _DENSE * may_be_copies.size:
                 cosines = units[rows] @ units[others].T
-                may_be_copies = cosines >= similarity - _MARGIN
+                may_be_copies = cosines >= least
                 is_certain = cosines >= similarity + _MARGIN
             may_be_copies[is_zero[rows]] = False
             may_be_copies[:, is_zero[others]] = False
@@ -91,9 +93,12 @@ def group_near_copies(
             left += start
             right += other_start
             # Pairs that are in one group already need no cosine.
-            to_compute = np.flatnonzero(~are_copies & (groups[left] != groups[right]))
+            is_joined = groups[left] == groups[right]
+            to_compute = np.flatnonzero(~are_copies & ~is_joined)
+            left_to_compute = left[to_compute]
+            right_to_compute = right[to_compute]
             are_copies[to_compute] = _are_similar(
-                features, left[to_compute], right[to_compute], similarity
+                features, left_to_compute, right_to_compute, similarity
             )
             groups = join_groups(groups, left[are_copies], right[are_copies])
     return groups
@@ -102,14 +107,16 @@ def group_near_copies(
 def _shorten(units: Vectors) -> Vectors:
     """Return (N, K + 1) numbers whose products bound the cosines of unit vectors (N, D)."""
     width = units.shape[1]
+    generator = np.random.default_rng(0)
     # The main directions roughly, by orthogonal iteration. Any orthonormal ones give a bound.
-    start = np.random.default_rng(0).normal(size=(width, min(width, _DIRECTIONS)))
+    start = generator.normal(size=(width, min(width, _DIRECTIONS)))
     directions = start.astype(np.float32)
     for _ in range(_ITERATIONS):
         directions, _ = np.linalg.qr(units.T @ (units @ directions))
     short = units @ directions
-    rest = np.einsum("nd,nd->n", units, units) - np.einsum("nk,nk->n", short, short)
-    rest_lengths = np.sqrt(np.maximum(rest, 0))
+    squares = np.einsum("nd,nd->n", units, units)
+    short_squares = np.einsum("nk,nk->n", short, short)
+    rest_lengths = np.sqrt(np.maximum(squares - short_squares, 0))
     return np.concatenate([short, rest_lengths[:, None]], axis=1, dtype=np.float32)
 
 
@@ -121,8 +128,10 @@ def _are_similar(features: Vectors, left: Integers, right: Integers, similarity:
         first: Floats = features[left[part]].astype(np.float64)
         second: Floats = features[right[part]].astype(np.float64)
         products = np.einsum("pd,pd->p", first, second)
-        squares = np.einsum("pd,pd->p", first, first) * np.einsum("pd,pd->p", second, second)
-        are_similar[part] = products >= similarity * np.sqrt(squares)
+        first_squares = np.einsum("pd,pd->p", first, first)
+        second_squares = np.einsum("pd,pd->p", second, second)
+        lengths = np.sqrt(first_squares * second_squares)
+        are_similar[part] = products >= similarity * lengths
     return are_similar
 
 
@@ -141,9 +150,13 @@ def join_groups(groups: Integers, left: Integers, right: Integers) -> Integers:
     if len(left) == 0:
         return groups
 
-    names, positions = np.unique(groups[np.concatenate([left, right])], return_inverse=True)
-    pairs = (positions[: len(left)], positions[len(left) :])
-    graph = coo_matrix((np.ones(len(left), dtype=np.int8), pairs), shape=(len(names), len(names)))
+    ends = np.concatenate([left, right])
+    names, positions = np.unique(groups[ends], return_inverse=True)
+    n_pairs = len(left)
+    n_names = len(names)
+    pairs = (positions[:n_pairs], positions[n_pairs:])
+    marks = np.ones(n_pairs, dtype=np.int8)
+    graph = coo_matrix((marks, pairs), shape=(n_names, n_names))
     _, parts = connected_components(graph, directed=False)
 
     first_of_part = np.full(parts.max() + 1, len(groups))
@@ -161,12 +174,9 @@ def update_near_copies(store: CampaignStore) -> None:
             similarity = view.settings.copy_similarity
             current = view.encodings.current()
             n_items = view.items.count()
-            if (
-                current is None
-                or similarity == 0
-                or n_items > MOST_ITEMS
-                or view.encodings.count_missing(current.row_id)
-            ):
+            if current is None or similarity == 0:
+                return
+            if n_items > MOST_ITEMS or view.encodings.count_missing(current.row_id):
                 return
             copies = view.encodings.near_copies()
             if copies is not None and copies.n_compared == n_items:

@@ -272,8 +272,8 @@ class TaskPusher:
             visible = visible_suggestions(view, reports, row_ids)
 
         suggestions = {}
-        for item, visible_one in visible.items():
-            suggestions[item] = ShownSuggestion(visible_one.source, visible_one.label)
+        for item, suggestion in visible.items():
+            suggestions[item] = ShownSuggestion(suggestion.source, suggestion.label)
         return suggestions
 
     def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
