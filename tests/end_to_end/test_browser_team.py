@@ -206,7 +206,7 @@ def test_an_annotator_may_not_decide_and_is_sent_to_a_reviewer(
     server: TeeterServeProcess, browser: Any, tokens: dict[str, str]
 ) -> None:
     page = log_in(browser, server, tokens["ann"], [])
-    assert page.locator("nav a").all_inner_texts() == ["Label", "Progress", "Classes"]
+    assert page.locator("nav a").all_inner_texts() == ["Label", "Progress", "Model", "Classes"]
     response = page.goto(f"{server.address}/c/texts/disagreements")
     assert response.status == 403
     sync_api.expect(
