@@ -489,7 +489,8 @@ def _print_report(report: FinishReport) -> None:
 
     if report.is_started:
         drawn = pluralize(report.draws, "random item")
+        labeller = report.judge or f"Model {report.model_version}"
         typer.echo(
-            f"Model {report.model_version}, attempt {report.attempt}: {drawn} answered, "
+            f"{labeller}, attempt {report.attempt}: {drawn} answered, "
             f"{report.wrong} of them predicted wrong."
         )
