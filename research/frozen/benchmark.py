@@ -359,16 +359,15 @@ def run(
     ):
         futures = [executor.submit(run_cell, task) for task in tasks]
         for count, future in enumerate(as_completed(futures), start=1):
-            if future.cancelled():
-                continue
             lines.write(json.dumps(future.result()) + "\n")
             lines.flush()
             elapsed = time.monotonic() - started
             if count % 50 == 0:
                 print(f"{count} of {len(tasks)} cells, {elapsed:.0f} s", flush=True)
             if minutes is not None and elapsed > 60 * minutes:
+                # as_completed would wait for the cancelled ones forever.
                 executor.shutdown(wait=False, cancel_futures=True)
-                minutes = None
+                break
 
 
 # Tables
