@@ -14,17 +14,14 @@ Reference: Zhang, Katz-Samuels and Nowak, GALAXY: Graph-based Active Learning at
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from teeter.base.array_types import Booleans, Floats, Integers
 
 __all__ = [
     "bisect_line",
     "bisect_lines",
     "make_lines",
 ]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 _CONFIDENCE = 1e-8
 """How much the confidence counts beside the distance to the most probable class."""

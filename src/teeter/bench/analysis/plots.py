@@ -81,6 +81,15 @@ _STYLES = {
     "entropy-s": ("#56b4e9", "1"),
     "margin-s": ("#0072b2", "2"),
     "ldm-s-laplace": ("#882255", "P"),
+    "maxherding": ("#88ccee", "^"),
+    "uherding": ("#e69f00", "v"),
+    "herding-ldm-s": ("#d55e00", "s"),
+    "alfa-mix": ("#44aa99", "o"),
+    "dropquery": ("#cc79a7", "D"),
+    "galaxy": ("#999933", "*"),
+    "mmc": ("#332288", "p"),
+    "cvirs": ("#117733", "h"),
+    "rare-labels": ("#aa4499", "P"),
 }
 _PLUGIN_COLOURS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477aa")
 _PLUGIN_MARKERS = "2348+"
