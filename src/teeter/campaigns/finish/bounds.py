@@ -57,7 +57,7 @@ they are 1.6 to 3.3 times as far apart where 20 to 80 % are wrong.
 """
 
 
-def anytime_p_value(size: int, drawn: int, wrong: int, limit: int, prior: ErrorPrior) -> float:
+def anytime_p_value(size: int, drawn: int, wrong: float, limit: int, prior: ErrorPrior) -> float:
     """Return a p-value of the hypothesis that more than ``limit`` of all items are wrong.
 
     If the hypothesis is true, the p-value is below alpha at any time, for any number of looks, with
@@ -66,7 +66,7 @@ def anytime_p_value(size: int, drawn: int, wrong: int, limit: int, prior: ErrorP
     Args:
         size: N, the number of all items.
         drawn: how many were drawn at random.
-        wrong: how many of those are wrong.
+        wrong: how many of those are wrong; an expected number need not be whole.
         limit: the number of wrong items that is allowed.
         prior: chosen before the items were drawn.
 
@@ -256,7 +256,7 @@ def draws_to_decide(
     return int(counts[decided[0]]) - drawn
 
 
-def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:
+def _log_likelihood(size: int, drawn: int, wrong: float, number: float) -> float:
     """Return the log probability of one order of draws if ``number`` of all items are wrong."""
     right = drawn - wrong
     if number < wrong or size - number < right:
@@ -267,7 +267,7 @@ def _log_likelihood(size: int, drawn: int, wrong: int, number: int) -> float:
     return ways - _log_falling(size, drawn)
 
 
-def _log_falling(count: int, draws: int) -> float:
+def _log_falling(count: float, draws: float) -> float:
     """Return log(count * (count - 1) * ...) with as many factors as draws."""
     return lgamma(count + 1) - lgamma(count - draws + 1)
 

@@ -86,6 +86,10 @@ class ModelFacts(TypedDict):
     """
     strata: NotRequired[list[Stratum]]
     """``control`` by the confidence of those models."""
+    random: NotRequired[list[tuple[float, int]]]
+    """``control`` item by item: the share of all items of which these models are surer, and whether
+    they are right.
+    """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
@@ -240,6 +244,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         belongs = np.setdiff1d(np.arange(len(judged)), list(state.left_out))
         drawn = np.searchsorted(belongs, places[random_rows])
         facts["strata"] = stratify(judged[belongs], drawn, is_random_right)
+        facts["random"] = _rank_random(judged[belongs], drawn, is_random_right)
 
     arrays = dump_layers(learner)
     arrays |= {
@@ -256,6 +261,22 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts
+
+
+def _rank_random(
+    confidences: Floats, drawn: Integers, is_right: npt.NDArray[np.bool_]
+) -> list[tuple[float, int]]:
+    """Return for each random item the share of all items with more confidence, and if it is right.
+
+    Args:
+        confidences: (N,) of models that do not know the items.
+        drawn: (n,) positions of the random items.
+        is_right: (n,) whether such a model is right about them.
+    """
+    ascending = np.sort(confidences)
+    n_surer = len(ascending) - np.searchsorted(ascending, confidences[drawn], side="right")
+    ranks = (n_surer / len(ascending)).round(4).tolist()
+    return list(zip(ranks, is_right.astype(int).tolist(), strict=True))
 
 
 def _require_two_classes(state: RoundState) -> list[int]:
