@@ -415,6 +415,7 @@ PARTS_NOT_REMOTE = {
     "items.have_own_ids": "for the page",
     "items.shown_columns": "questions and rows have them",
     "finish.note": "GET /finish says it in sentences",
+    "finish.pursue_goal": "the server does it after each training",
     "people.add_as_in": "the hash of a token stays with the server",
     "people.find": "stats has the members",
     "people.find_by_token": "the server knows whose token it is",

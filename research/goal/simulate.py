@@ -31,7 +31,6 @@ from teeter.base.version import __version__, commit
 from teeter.campaigns.finish.goal import (
     GoalPlan,
     Outlook,
-    Purpose,
     follow,
     foresee,
     plan_answers,
@@ -50,6 +49,7 @@ from teeter.campaigns.finish.promise import (
 )
 from teeter.campaigns.learning.saved_models import load_arrays
 from teeter.campaigns.learning.stopping import Progress, give_advice, recent_kappas
+from teeter.campaigns.records import Purpose
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -124,6 +124,7 @@ class Attempt:
     terms: PromiseTerms
     level: float
     outlook: Outlook | None
+    """What was expected of the model when it was frozen."""
 
     def next_draws(self, campaign: SimulatedCampaign, count: int) -> list[int]:
         waiting = [int(row) for row in self.rows if int(row) not in campaign.state.labels]
@@ -400,31 +401,31 @@ def make_campaign(data: EncodedDataset, arm: str, seed: int) -> SimulatedCampaig
 # Running
 
 
-def run(
-    folder: Path, out: Path, datasets: list[str], limit: int, workers: int, seconds: float
-) -> None:
+def run(options: argparse.Namespace) -> None:
     """Simulate what is missing in ``out``, until it is complete or the time is over."""
+    folder: Path = options.features
+    out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + options.seconds
     done = {(line["dataset"], line["arm"], line["seed"]) for line in read_lines(out)}
     todo = []
-    for name in datasets:
+    for name in options.datasets:
         case = CASES[name]
         for arm in ARMS:
-            count = min(limit, case.campaigns if arm == "planner" else case.compared)
+            count = min(options.campaigns, case.campaigns if arm == "planner" else case.compared)
             todo += [(name, folder, arm, seed) for seed in range(count)]
     todo = [task for task in todo if (task[0], task[2], task[3]) not in done]
     # Mixed, so that an interrupted run has some of each; the slow ones first within that.
     todo.sort(key=lambda task: task[3] / CASES[task[0]].campaigns)
-    print(f"{len(todo)} campaigns to simulate with {workers} processes", flush=True)
+    print(f"{len(todo)} campaigns to simulate with {options.workers} processes", flush=True)
 
     pool = ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_use_one_thread
+        options.workers, mp_context=get_context("spawn"), initializer=_use_one_thread
     )
     with (out / f"campaigns-{int(time.time())}.jsonl").open("w") as file:
         futures = [pool.submit(_simulate, *task) for task in todo]
         try:
-            for count, future in enumerate(as_completed(futures, timeout=seconds), start=1):
+            for count, future in enumerate(as_completed(futures, timeout=options.seconds), start=1):
                 file.write(json.dumps(future.result()) + "\n")
                 file.flush()
                 if count % 100 == 0:
@@ -557,14 +558,7 @@ def main() -> None:
 
     options = parser.parse_args()
     if options.command == "run":
-        run(
-            options.features,
-            options.out,
-            options.datasets,
-            options.campaigns,
-            options.workers,
-            options.seconds,
-        )
+        run(options)
     elif options.print:
         print(json.dumps(summarize(options.out), indent=1))
     else:

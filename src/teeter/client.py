@@ -52,6 +52,7 @@ from teeter.campaigns.records import (
     Decision,
     EncodingResult,
     FinishReport,
+    GoalReport,
     HistoryPage,
     ImportResult,
     ItemDetails,
@@ -708,6 +709,12 @@ class RemoteFinish(_Remote):
     def certify(self) -> Certificate:
         """Write down what is promised now. Exports then include the model's labels."""
         return self._send(Certificate, "/finish/certificates")
+
+    def goal(self) -> GoalReport | None:
+        """Return how far the campaign is from its goal; None without a goal."""
+        optional: Any = GoalReport | None
+        report: GoalReport | None = self._get(optional, "/finish/goal")
+        return report
 
     def certificate(self, id: str) -> Certificate:
         """Return a certificate by its id."""

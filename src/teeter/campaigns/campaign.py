@@ -10,7 +10,7 @@ import gc
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,6 +40,7 @@ from teeter.campaigns.finish.audit import (
 from teeter.campaigns.finish.audit_report import Judges
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.finish import Finish
+from teeter.campaigns.finish.frozen_model import foresee_model
 from teeter.campaigns.finish.report import newest_certificate
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.items.arrow_columns import frame_of_export
@@ -881,6 +882,10 @@ class Campaign(CampaignStore):
                     "The encoder was changed while the model was being trained: train again."
                 )
 
+            random_items = facts.pop("random", [])
+            outlook = foresee_model(change, weights, random_items)
+            if outlook is not None:
+                facts["outlook"] = asdict(outlook)
             model = change.save_model(weights, facts, who)
             if picks:
                 store_picks(

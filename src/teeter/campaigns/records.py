@@ -743,8 +743,9 @@ class Question:
 class ShownPick:
     """Why an item was picked, as its annotator may know it.
 
-    The prediction is hidden for items drawn at random, because the model is measured on them, and
-    for items that several annotators answer, because it would lead them to agree.
+    The prediction is hidden for items drawn at random, because the model is measured on them, for
+    items that several annotators answer, because it would lead them to agree, and for all items of
+    a campaign with a goal, whose certificate takes the answers to be right.
     """
 
     arm: PickArm
@@ -754,6 +755,8 @@ class ShownPick:
     """Whether several annotators answer the item."""
     is_sample: bool = False
     """Whether the strategy draws all items at random, so that each of them measures the model."""
+    is_counted: bool = False
+    """Whether the answer counts for the goal of the campaign, as each does that is given blind."""
     scores: dict[str, float] = field(default_factory=dict)
     """What the strategy computed for the item, such as ``ldm``."""
     predicted: str | None = None
@@ -763,7 +766,8 @@ class ShownPick:
     @property
     def is_blind(self) -> bool:
         """Whether annotators must not see the prediction."""
-        return self.arm.is_random or self.is_shared or self.is_sample
+        is_drawn = self.arm.is_random or self.is_sample
+        return is_drawn or self.is_shared or self.is_counted
 
 
 @dataclass(frozen=True)
@@ -1314,6 +1318,44 @@ class AuditReport:
     """The share of pairs of answers to the same item that agree; None for too few."""
     sentences: list[str]
     """What concerns all judges, for people."""
+
+
+class Purpose(StrEnum):
+    """What the next questions of a campaign with a goal are for."""
+
+    TEACH = "teach"
+    """To make the model better: the strategy picks."""
+    START = "start"
+    """To certify the newest model in a new attempt, which begins with the next questions."""
+    CERTIFY = "certify"
+    """To certify the model of the running attempt: items are drawn at random."""
+    DONE = "done"
+    """The goal is reached."""
+
+
+@dataclass(frozen=True)
+class GoalReport:
+    """How far a campaign is from its goal."""
+
+    goal: str
+    purpose: Purpose
+    answers: int
+    """Labels that people gave one by one."""
+    to_go: int | None
+    """Answers that are expected until the goal is reached; None before the first model."""
+    low: int | None
+    """With a probability of one in ten, it takes fewer answers than this."""
+    high: int | None
+    """With a probability of one in ten, it takes more."""
+    items: int
+    labelled: int
+    """Items that are expected to have a label then."""
+    in_reach: bool
+    """Whether the model is expected to save people half of the answers or more."""
+    certificate: str | None
+    """The id of the newest certificate, if the goal is reached."""
+    sentences: list[str]
+    """The same for people. The first is for a line."""
 
 
 @dataclass(frozen=True)

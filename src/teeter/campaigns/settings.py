@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+import re
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,13 @@ class Settings:
         choices=ConsensusMethod,
         offered=False,
     )
+    goal: str = setting(
+        "",
+        "What to reach with the fewest answers, such as '5% wrong' or '5% wrong, 95% labelled': at "
+        "most so many of all labels are wrong, and so many items have one, 90% by default.",
+        metavar="GOAL",
+        request={"max_length": 100},
+    )
     names: bool = setting(
         True, "Whether models learn from the names and descriptions of the classes.", offered=False
     )
@@ -225,6 +233,7 @@ class Settings:
         """Raise InputError or UnknownNameError if a value is invalid."""
         for declared in fields(self):
             _require_valid(declared, getattr(self, declared.name))
+        parse_goal(self.goal)
 
         if self.rows and self.kind != ItemKind.TEXT:
             raise InputError(
@@ -323,6 +332,39 @@ class Settings:
             f"{self.strategy} needs {' and '.join(sorted(missing))}, which the head {self.head} "
             f"does not provide: {hint}."
         )
+
+
+def parse_goal(text: str) -> tuple[float, float] | None:
+    """Return the share of wrong labels and that of labelled items in a goal; None if it is empty.
+
+    Raises:
+        InputError: it is no goal.
+
+    Example:
+        >>> parse_goal("5% wrong"), parse_goal("1 % wrong, 95% labelled")
+        ((0.05, 0.9), (0.01, 0.95))
+    """
+    if not text.strip():
+        return None
+
+    shares = {"wrong": 0.0, "labelled": 0.9}
+    for part in text.split(","):
+        match = _GOAL_PART.fullmatch(part.strip())
+        if match is None:
+            raise InputError(
+                f"goal is {text!r}: write it as '5% wrong' or '5% wrong, 95% labelled'."
+            )
+        shares[match[2]] = float(match[1]) / 100
+    # The shares that can be promised.
+    if not 0.0001 <= shares["wrong"] < 0.5 or not 0 < shares["labelled"] <= 1:
+        raise InputError(
+            f"goal is {text!r}: at least 0.01% and less than 50% may be wrong, and above 0% up to "
+            "100% be labelled, as in '5% wrong, 95% labelled'."
+        )
+    return shares["wrong"], shares["labelled"]
+
+
+_GOAL_PART = re.compile(r"(\d+(?:\.\d+)?) ?% ?(wrong|labelled)")
 
 
 def changeable_settings() -> list[Field[Any]]:

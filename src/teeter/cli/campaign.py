@@ -669,6 +669,7 @@ def status(
 
     with open_campaign(file) as opened, spinner("Reading"):
         summary = opened.status()
+        goal = opened.finish.goal()
         missing_images = describe_missing_images(opened)
 
     if missing_images is not None:
@@ -704,7 +705,7 @@ def status(
         typer.echo(f"{pluralize(summary.withdrawn, 'withdrawn item')} left out.")
     if summary.bulk_agreement is not None:
         echo_wrapped(describe_bulk_answers(summary.bulk_agreement))
-    for sentence in summary.advice:
+    for sentence in summary.advice if goal is None else goal.sentences:
         echo_wrapped(sentence)
 
 

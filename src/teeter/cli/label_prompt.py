@@ -528,6 +528,8 @@ def _explain_pick(opened: Campaign, question: Question) -> str:
         return "answered by several annotators"
     if opened.settings.is_answered_blind(question.item):
         return "drawn at random, like all items"
+    if opened.settings.goal:
+        return "chosen to teach the model"
     if "predicted" not in question.reason:
         return "chosen to cover the pool"
     probability = question.reason["probability"]

@@ -349,7 +349,7 @@ class Workspace:
         return self.suggester
 
     def describe_news(self, campaign: Campaign) -> str:
-        """Return what is being done for a campaign in the background, in one sentence."""
+        """Return how far a campaign is from its goal, and what is being done in the background."""
         return self._describe_news(campaign, campaign.newest_model())
 
     def _describe_news(self, campaign: Campaign, newest_model: ModelRound | None) -> str:
@@ -373,7 +373,9 @@ class Workspace:
             if status.trained_at is None:
                 status.trained_at = datetime.fromisoformat(newest_model.trained).timestamp()
 
-        return self.redact_paths(status.describe())
+        news = self.redact_paths(status.describe())
+        goal = campaign.finish.goal()
+        return news if goal is None else f"{goal.sentences[0]} {news}"
 
     def describe_campaign(
         self, slug: str, campaign: Campaign, permissions: Collection[Permission]

@@ -95,6 +95,9 @@ class Preparation:
             state = self.campaign.load_state()
             if must_train:
                 _, state = self._train(state, last_answer, batch, report)
+            # What was asked before may not be what the goal needs next.
+            if self.campaign.finish.pursue_goal():
+                state = self.campaign.load_state()
 
         if has_few:
             report(StatusReport(Activity.PICKING))

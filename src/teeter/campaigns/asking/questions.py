@@ -70,6 +70,7 @@ def _show_pick(pick: Pick, settings: Settings) -> ShownPick:
         rank=pick.rank,
         is_shared=settings.is_shared(pick.item),
         is_sample=settings.strategy == RANDOM_STRATEGY,
+        is_counted=bool(settings.goal),
     )
     if shown.is_blind:
         return shown

@@ -11,10 +11,18 @@ from teeter.campaigns.finish.certificate import (
     make_certificate,
     says_the_same,
 )
-from teeter.campaigns.finish.frozen_model import choose_model, freeze, load_finish, store_finish
+from teeter.campaigns.finish.frozen_model import (
+    choose_model,
+    freeze,
+    goal_terms,
+    load_finish,
+    store_finish,
+)
+from teeter.campaigns.finish.goal_report import describe_goal
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.finish.report import look, newest_certificate, set_draws
-from teeter.campaigns.records import Certificate, FinishReport
+from teeter.campaigns.records import Certificate, FinishReport, GoalReport, Purpose
+from teeter.campaigns.review.consensus import read_snapshot
 from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.errors import InputError, UnknownResourceError
 
@@ -212,6 +220,57 @@ class Finish(Part):
         """Return all certificates, oldest first."""
         with self._campaign.reading() as view:
             return view.finishes.certificates()
+
+    def goal(self) -> GoalReport | None:
+        """Return how far the campaign is from its goal; None without a goal."""
+        with self._campaign.reading() as view:
+            return self._describe_goal(view)
+
+    @cached_by(lambda _, view: (view.history.newest_row_id(), view.settings.goal))
+    def _describe_goal(self, view: Reading) -> GoalReport | None:
+        return describe_goal(view, self._campaign.review.snapshot(view))
+
+    def pursue_goal(self, *, who: str = "me") -> bool:
+        """Let the next questions be what the goal needs, and certify when it is reached.
+
+        A server does it after each training. It starts an attempt when that is expected to take
+        fewer answers than teaching the model first, asks for draws, returns to picks while an
+        attempt is not worth them, and issues the certificate.
+
+        Returns:
+            Whether anything changed.
+        """
+        with self._campaign.reading() as view:
+            report = self._describe_goal(view)
+            if report is None:
+                return False
+            is_started = view.finishes.newest() is not None
+            waiting = look(view).waiting_draws if is_started else 0
+        is_asking = waiting >= FEWEST_DRAWS
+        if report.purpose is Purpose.TEACH and not waiting:
+            return False
+        if report.purpose is Purpose.CERTIFY and is_asking:
+            return False
+        if report.purpose is Purpose.DONE and report.certificate is not None and not waiting:
+            return False
+
+        with self._campaign.writing() as change:
+            # Somebody may have answered meanwhile.
+            report = describe_goal(change, read_snapshot(change))
+            if report is None:
+                return False
+            if report.purpose is Purpose.START:
+                terms = goal_terms(change.settings) or PromiseTerms()
+                store_finish(change, freeze(change, *choose_model(change, terms), terms), who)
+
+            draws = 0
+            if report.purpose in (Purpose.START, Purpose.CERTIFY):
+                draws = max(2 * FEWEST_DRAWS, report.to_go or 0)
+            if change.finishes.newest() is not None:
+                set_draws(change, look(change), draws, who)
+        if report.purpose is Purpose.DONE:
+            self.certify(who=who)
+        return True
 
     def note(self) -> str | None:
         """Return a sentence about the labels that the model gives under a certificate.

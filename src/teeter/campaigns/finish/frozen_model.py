@@ -25,6 +25,7 @@ from safetensors.numpy import load, save
 from teeter.base.array_types import Floats, Integers
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
+from teeter.campaigns.finish.goal import Outlook, foresee
 from teeter.campaigns.finish.promise import (
     FEWEST_ITEMS,
     PromiseTerms,
@@ -35,6 +36,7 @@ from teeter.campaigns.finish.promise import (
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
+from teeter.campaigns.settings import Settings, parse_goal
 from teeter.campaigns.store import Reading, StoredModel, Writing
 from teeter.campaigns.store.queries.classes import MERGED
 from teeter.campaigns.store.queries.items import PUT_BACK
@@ -212,6 +214,45 @@ def freeze(
         confidences=confidences,
         groups=groups,
         asked_draws=n_controls,
+    )
+
+
+def goal_terms(settings: Settings) -> PromiseTerms | None:
+    """Return what the goal of a campaign asks to be promised; None without a goal."""
+    shares = parse_goal(settings.goal)
+    if shares is None:
+        return None
+    error, labelled = shares
+    return PromiseTerms(error, labelled=labelled)
+
+
+def foresee_model(
+    view: Reading, weights: bytes, random_items: Sequence[tuple[float, int]]
+) -> Outlook | None:
+    """Return how soon a new model is expected to reach the goal; None without a goal.
+
+    Args:
+        weights: the model, which need not be stored yet.
+        random_items: what is known of it; see ``foresee``.
+    """
+    terms = goal_terms(view.settings)
+    if terms is None or terms.labelled is None:
+        return None
+    try:
+        frozen = freeze(view, StoredModel(0, view.now(), {}, weights), None, terms)
+    except InputError:
+        return None  # nearly all items have a label
+
+    snapshot = read_snapshot(view)
+    (group,) = frozen.groups
+    return foresee(
+        frozen.confidences,
+        group.steps,
+        random_items,
+        labels=len(snapshot.single_labels()),
+        needed=count_needed(view, snapshot, terms.labelled, frozen.items),
+        level=group.level,
+        allowed=terms.error,
     )
 
 

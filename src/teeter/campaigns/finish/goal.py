@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from teeter.base.array_types import Floats
 from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
 from teeter.campaigns.finish.promise import Step, StepResult, needed_step
+from teeter.campaigns.records import Purpose
 
 _CONFIDENCE_SCALE = 0.4
 """Confidences say that so much more labels are wrong than are: with few labels, they are fitted on
@@ -53,24 +52,8 @@ _STEEPEST_SLOPE = 2.0
 _TEACHING_PLANS = np.concatenate([[1.0], 1.1 * 1.12 ** np.arange(40)])
 """Numbers of labels at which an attempt might start, as multiples of those there are."""
 
-_PATIENCE = 1.25
-"""A running attempt is given up if it needs so many times the answers of another one."""
-
 _LARGE_SHARE = 0.5
 """A goal is out of reach if people would have to label this share of what is left."""
-
-
-class Purpose(StrEnum):
-    """What the next questions are for."""
-
-    TEACH = "teach"
-    """To make the model better: the strategy picks."""
-    START = "start"
-    """To certify the newest model in a new attempt."""
-    CERTIFY = "certify"
-    """To certify the model of the running attempt: items are drawn at random."""
-    DONE = "done"
-    """The goal is reached."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +132,6 @@ class Outlook:
         # Items of the step are only a part of what is drawn.
         return math.ceil(low * self.set_size / self.step_size) if passes(low) else math.inf
 
-    def to_facts(self) -> dict[str, Any]:
-        """Return the outlook as it is stored with a model."""
-        return asdict(self)
-
 
 def foresee(
     confidences: Floats,
@@ -163,12 +142,12 @@ def foresee(
     needed: int,
     level: float,
     allowed: float,
-) -> Outlook | None:
-    """Return the outlook of a model after its training; None if too few items are left.
+) -> Outlook:
+    """Return the outlook of a model after its training.
 
     Args:
         confidences: (N,) of the items without a label of people.
-        steps: those of a promise for the whole file, if it were started now.
+        steps: those of a promise for the whole file, if it were started now; at least one.
         random_items: labelled random items, judged by models that do not know them: the share of
             all items of which these models are surer, and whether they are right.
         labels: labels of people.
@@ -176,8 +155,6 @@ def foresee(
         level: the probability of error that an attempt could spend.
         allowed: the share of wrong labels that the goal allows.
     """
-    if not steps:
-        return None
     step = steps[needed_step(steps, needed)]
 
     # Only those random items count of which models are as sure as of the step.
@@ -200,7 +177,15 @@ def foresee(
 
 def follow(outlook: Outlook, result: StepResult) -> Outlook:
     """Return the outlook of a frozen model, given what the draws of its step show."""
-    return replace(outlook, level=result.level, drawn=result.drawn, wrong=result.wrong)
+    step = result.step
+    return replace(
+        outlook,
+        step_size=step.size,
+        limit=min(step.limit, step.size),
+        level=result.level,
+        drawn=result.drawn,
+        wrong=result.wrong,
+    )
 
 
 @dataclass(frozen=True)
@@ -235,13 +220,14 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
         purpose = Purpose.START
 
     if attempt is not None:
-        left = attempt.draws(attempt.share_wrong)
-        if left <= _PATIENCE * answers:
+        low_left = attempt.draws(attempt.quantile(_QUANTILES[0]))
+        # Another attempt spends level, so a few unlucky draws are no reason to start it.
+        if low_left <= answers:
             purpose = Purpose.CERTIFY
-            answers = left
-            low = attempt.draws(attempt.quantile(_QUANTILES[0]))
             # At worst, it is given up.
-            high = min(attempt.draws(attempt.quantile(_QUANTILES[1])), left + high)
+            answers = min(attempt.draws(attempt.share_wrong), low_left + answers)
+            high = min(attempt.draws(attempt.quantile(_QUANTILES[1])), low_left + high)
+            low = low_left
 
     # People can always label the rest.
     most = max(1, newest.needed)

@@ -88,7 +88,7 @@ class ModelFacts(TypedDict):
     """``control`` by the confidence of those models."""
     random: NotRequired[list[tuple[float, int]]]
     """``control`` item by item: the share of all items of which these models are surer, and whether
-    they are right.
+    they are right. It is not stored.
     """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
@@ -101,6 +101,8 @@ class ModelFacts(TypedDict):
     """Number of labels of the most frequent class."""
     mean_recall: float
     """The recall of each class out of fold, averaged over the classes."""
+    outlook: NotRequired[dict[str, float]]
+    """How soon it is expected to reach the goal, if there is one: see ``Outlook``."""
     encoder: NotRequired[str]
     """Name of the encoder that computed the features."""
     previous_encoder: NotRequired[str]

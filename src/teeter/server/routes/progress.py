@@ -21,6 +21,7 @@ from teeter.campaigns.records import (
     CoveragePoint,
     EncodingResult,
     FinishReport,
+    GoalReport,
     ItemKind,
     Job,
     MapLabels,
@@ -84,7 +85,8 @@ def show_progress(
         finish_sentences = [str(error)]
 
     # An unchanged part stays as it is: whoever reads it keeps the focus, and what they opened.
-    shown = repr((status, progress.rounds[-1:], report, finish_sentences, confusion))
+    goal = page.campaign.finish.goal()
+    shown = repr((status, progress.rounds[-1:], report, finish_sentences, confusion, goal))
     digest = hashlib.sha256(shown.encode()).hexdigest()
     if wants_part(request) and seen == digest:
         return Response(status_code=204)
@@ -108,6 +110,7 @@ def show_progress(
         measured=sum(row.accuracy.total for row in confusion if row.accuracy is not None),
         most_columns=_MOST_COLUMNS,
         bulk_answers=status.bulk_agreement and describe_bulk_answers(status.bulk_agreement),
+        goal=goal,
         report=report,
         finish_sentences=finish_sentences,
         coverage_curve=coverage_curve,
@@ -317,6 +320,12 @@ def get_finish(campaign: CampaignToAnswer) -> FinishReport:
     It may be asked for as often as you like: the promise allows any number of looks.
     """
     return campaign.finish.look()
+
+
+@router.get("/finish/goal")
+def get_goal(campaign: CampaignToAnswer) -> GoalReport | None:
+    """Return how far the campaign is from its goal, or null if it has none."""
+    return campaign.finish.goal()
 
 
 @router.post("/finish", status_code=201)

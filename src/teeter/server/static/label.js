@@ -491,6 +491,7 @@ function blindReason() {
   if (pick.arm === "check") return "Asked again, to see whether answers to many items at once hold.";
   if (pick.arm === "finish") return "Random item: drawn to find out which items the model may label.";
   if (pick.is_sample) return "Random item: this campaign draws all items at random, and each of them measures accuracy.";
+  if (pick.is_counted && !pick.is_shared) return "Chosen to teach the model. Your answer also counts for the certificate.";
   if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }

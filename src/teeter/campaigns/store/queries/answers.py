@@ -112,7 +112,10 @@ class AnswerQueries(Queries):
         # Who answers a pick of the strategy sees what the newest model says of it. Who corrects an
         # answer that they gave with a prediction in view has seen it, too.
         is_picked = arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
-        is_asked_blind = pick is not None and (not is_picked or item.annotators_needed > 1)
+        has_goal = bool(self._transaction.settings.goal)
+        is_asked_blind = pick is not None and (
+            not is_picked or item.annotators_needed > 1 or (has_goal and shown is None)
+        )
         was_seen = before is not None and not AnswerOrigin(before.origin).is_blind
         if pick is not None:
             was_seen |= shown is not None or self._transaction.models.newest_version() > 0

@@ -1,0 +1,206 @@
+"""How far a campaign is from its goal, and what its next questions are for: ``GoalReport``.
+
+Everything here reads the database and returns at once. Nothing loads torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from teeter.base.wording import pluralize
+from teeter.campaigns.finish.certificate import certified_labels
+from teeter.campaigns.finish.frozen_model import (
+    FrozenFinish,
+    goal_terms,
+    load_finish,
+)
+from teeter.campaigns.finish.goal import GoalPlan, Outlook, follow, foresee, plan_answers
+from teeter.campaigns.finish.promise import PromiseTerms, StepResult, attempt_level, best_step
+from teeter.campaigns.finish.report import SetState, judge_groups, newest_certificate, percent
+from teeter.campaigns.learning.saved_models import load_arrays
+from teeter.campaigns.records import GoalReport, Purpose
+from teeter.campaigns.review.consensus import CampaignSnapshot
+from teeter.campaigns.store import Reading
+
+_RECENT_MODELS = 30
+"""Older models say nothing about how fast the newest improves."""
+
+_EARLY = 3
+"""With fewer models, nobody is told that a goal is out of reach."""
+
+
+def describe_goal(view: Reading, snapshot: CampaignSnapshot) -> GoalReport | None:
+    """Return how far a campaign is from its goal; None without a goal.
+
+    Args:
+        snapshot: the current answers.
+    """
+    terms = goal_terms(view.settings)
+    if terms is None or terms.labelled is None:
+        return None
+
+    n_items = view.items.count() - len(snapshot.left_out)
+    has_label = snapshot.consensus.keys() - snapshot.left_out
+    needed = math.ceil(terms.labelled * n_items)
+    finish = load_finish(view)
+    results: list[StepResult] = []
+    if finish is not None and finish.terms == terms:
+        state = SetState.read(finish, snapshot, view.classes.names())
+        (results,) = judge_groups(finish, state, view.classes.names())
+    best = best_step(results)
+    covered = 0 if best is None else best.remaining
+
+    report = GoalReport(
+        goal=view.settings.goal,
+        purpose=Purpose.TEACH,
+        answers=len(snapshot.single_labels()),
+        to_go=None,
+        low=None,
+        high=None,
+        items=n_items,
+        labelled=len(has_label) + covered,
+        in_reach=True,
+        certificate=None,
+        sentences=[],
+    )
+    if covered and report.labelled >= needed:
+        return _describe_reached(view, snapshot, report, terms)
+
+    outlooks = _read_outlooks(view, needed - len(has_label))
+    if not outlooks:
+        sentence = f"{report.answers:,} answered; how many are to go is known after a training."
+        return replace(report, labelled=needed, sentences=[sentence, _describe_terms(terms)])
+
+    attempt = None
+    if finish is not None and results:
+        attempt = _follow_attempt(view, finish, results)
+    plan = plan_answers(outlooks, attempt)
+    return _describe_plan(view, report, plan, terms, n_models=len(outlooks), needed=needed)
+
+
+def _read_outlooks(view: Reading, needed: int) -> list[Outlook]:
+    """Return the outlooks of the models, the newest as if it were frozen now."""
+    models = view.models.summaries(newest=_RECENT_MODELS)
+    outlooks = [Outlook(**model.facts["outlook"]) for model in models if "outlook" in model.facts]
+    if outlooks:
+        level = attempt_level(PromiseTerms().confidence, view.finishes.count() + 1)
+        outlooks[-1] = replace(outlooks[-1], level=level, needed=needed)
+    return outlooks
+
+
+def _follow_attempt(view: Reading, finish: FrozenFinish, results: list[StepResult]) -> Outlook:
+    """Return the outlook of a running attempt."""
+    result = next(result for result in results if result.step.weight)
+    for model in view.models.summaries():
+        if model.version == finish.model_version and "outlook" in model.facts:
+            return follow(Outlook(**model.facts["outlook"]), result)
+
+    # It was trained before the campaign had a goal.
+    outlook = foresee(
+        finish.confidences,
+        [result.step],
+        [],
+        labels=0,
+        needed=result.step.size,
+        level=result.level,
+        allowed=finish.terms.error,
+    )
+    return follow(outlook, result)
+
+
+def _describe_reached(
+    view: Reading, snapshot: CampaignSnapshot, report: GoalReport, terms: PromiseTerms
+) -> GoalReport:
+    certificate = newest_certificate(view)
+    # One that no longer holds is replaced.
+    if certificate is not None and not certified_labels(view, snapshot)[0]:
+        certificate = None
+    sentence = (
+        f"The goal is reached with {pluralize(report.answers, 'answer')}: {report.labelled:,} of "
+        f"{report.items:,} items have a label."
+    )
+    return replace(
+        report,
+        purpose=Purpose.DONE,
+        to_go=0,
+        low=0,
+        high=0,
+        certificate=None if certificate is None else certificate.id,
+        sentences=[sentence, _describe_terms(terms)],
+    )
+
+
+def _describe_plan(
+    view: Reading,
+    report: GoalReport,
+    plan: GoalPlan,
+    terms: PromiseTerms,
+    *,
+    n_models: int,
+    needed: int,
+) -> GoalReport:
+    sentence = (
+        f"{report.answers:,} answered; about {plan.answers:,} to go, between {plan.low:,} and "
+        f"{plan.high:,}; {needed:,} of {report.items:,} would then be labelled."
+    )
+    purpose = "The next questions teach the model."
+    if plan.purpose is not Purpose.TEACH:
+        purpose = "The next questions certify the model: they are drawn at random."
+    sentences = [sentence, purpose, _describe_terms(terms)]
+    in_reach = plan.in_reach or n_models < _EARLY
+    if not in_reach:
+        sentences.insert(0, _describe_obstacle(view, plan))
+    return replace(
+        report,
+        purpose=plan.purpose,
+        to_go=plan.answers,
+        low=plan.low,
+        high=plan.high,
+        labelled=needed,
+        in_reach=in_reach,
+        sentences=sentences,
+    )
+
+
+def _describe_terms(terms: PromiseTerms) -> str:
+    return (
+        f"The goal: with {percent(terms.confidence)} confidence, at most {percent(terms.error)} of "
+        f"all labels are wrong, and {percent(terms.labelled or 0)} of the items have one."
+    )
+
+
+def _describe_obstacle(view: Reading, plan: GoalPlan) -> str:
+    """Return that the goal is out of reach, and what would help."""
+    confused = _find_confused_classes(view)
+    describe = "Describe the classes"
+    if confused is not None:
+        describe = (
+            f"The model confuses {confused[0]!r} and {confused[1]!r} most often: describe them"
+        )
+    return (
+        f"The model is not likely to reach the goal with this encoder and these classes: it would "
+        f"take about {plan.answers:,} more answers. {describe}, join classes, allow a larger "
+        f"error, or switch to another encoder."
+    )
+
+
+def _find_confused_classes(view: Reading) -> tuple[str, str] | None:
+    """Return the two classes that models which do not know an item confuse most often."""
+    weights = view.models.newest_weights(1)
+    if not weights:
+        return None
+    arrays = load_arrays(weights[0])
+    if "unseen" not in arrays:
+        return None
+
+    pairs: Counter[tuple[int, int]] = Counter()
+    for label, predicted in zip(arrays["labels"].tolist(), arrays["unseen"].tolist(), strict=True):
+        if label != predicted:
+            pairs[min(label, predicted), max(label, predicted)] += 1
+    if not pairs:
+        return None
+    names = view.classes.names()
+    (first, second), _ = pairs.most_common(1)[0]
+    return names[first], names[second]
