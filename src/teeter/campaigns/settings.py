@@ -189,8 +189,8 @@ class Settings:
     )
     goal: str = setting(
         "",
-        "What to reach with the fewest answers, such as '5% wrong' or '5% wrong, 95% labelled': at "
-        "most so many of all labels are wrong, and so many items have one, 90% by default.",
+        "What to reach with the fewest answers, such as 5% wrong, 95% labelled: at most so many of "
+        "all labels are wrong, and so many items have one (90% if it is left out).",
         metavar="GOAL",
         request={"max_length": 100},
     )
@@ -270,9 +270,9 @@ class Settings:
         """Return whether a pick of the strategy must be answered without a prediction in view.
 
         Several annotators answer the item, or the strategy draws at random, so that each pick
-        measures the model.
+        measures the model, or there is a goal, whose certificate takes the answers to be right.
         """
-        return self.strategy == RANDOM_STRATEGY or self.is_shared(item_id)
+        return bool(self.goal) or self.strategy == RANDOM_STRATEGY or self.is_shared(item_id)
 
     def for_audit(
         self, judges: Mapping[str, str], require: float | None, people: int = 1

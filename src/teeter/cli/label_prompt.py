@@ -526,10 +526,10 @@ def _explain_pick(opened: Campaign, question: Question) -> str:
     if opened.settings.is_shared(question.item):
         # The prediction is not shown: annotators who saw it would agree because of it.
         return "answered by several annotators"
-    if opened.settings.is_answered_blind(question.item):
-        return "drawn at random, like all items"
     if opened.settings.goal:
         return "chosen to teach the model"
+    if opened.settings.is_answered_blind(question.item):
+        return "drawn at random, like all items"
     if "predicted" not in question.reason:
         return "chosen to cover the pool"
     probability = question.reason["probability"]

@@ -149,7 +149,7 @@ OpenOption = Annotated[
 ]
 
 
-@with_settings("encoder", "show", "instructions")
+@with_settings("encoder", "goal", "show", "instructions")
 def serve(
     locations: CampaignsArgument = None,
     *,
@@ -424,14 +424,19 @@ def _find_campaign(
     from teeter.data.table_files import JSON_SUFFIXES, TABLE_SUFFIXES
     from teeter.data.workbooks import split_sheet
 
-    changes = {name: settings[name] for name in ("show", "instructions") if settings[name]}
+    changeable = ("goal", "show", "instructions")
+    changes = {name: settings[name] for name in changeable if settings[name]}
     path = Path(location)
     if "://" in location or path.suffix == ".teeter":
+        goal = changes.pop("goal", "")
         if changes or columns != ItemColumns():
             raise InputError(
                 f"{path.name} is a campaign: give --text, --id, --labels, --show and "
                 "--instructions with the file or folder of its items."
             )
+        if goal:
+            with open_campaign(location) as opened:
+                opened.change_settings(goal=goal)
         return location
     suffix = split_sheet(path)[0].suffix.lower()
     suffixes = (*TABLE_SUFFIXES, *JSON_SUFFIXES, *ARRAY_SUFFIXES, ARCHIVE_SUFFIX)
