@@ -7,8 +7,8 @@ This module imports the standard library only, so that all of them can have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 import re
+from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any

@@ -82,7 +82,7 @@ def anytime_p_value(size: int, drawn: int, wrong: float, limit: int, prior: Erro
 
     # Of all numbers above the limit, the likeliest gives the largest p-value. The likelihood falls
     # on both sides of its mode.
-    mode = 0
+    mode = 0.0
     if drawn:
         mode = wrong * (size + 1) // drawn
     number = min(max(limit + 1, mode), size)
