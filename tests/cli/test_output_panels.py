@@ -26,7 +26,7 @@ def panels_of(text: str) -> dict[str, list[str]]:
 
 def test_the_commands_of_teeter() -> None:
     assert panels_of(run_teeter("--help").stdout) == {
-        "Start": ["try", "serve", "status", "export", "predict"],
+        "Start": ["try", "serve", "audit", "status", "export", "predict"],
         "More": ["campaign", "bench", "select", "strategies", "encoders", "doctor"],
     }
 

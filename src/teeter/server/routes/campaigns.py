@@ -55,7 +55,7 @@ _SETTING_TYPES = get_type_hints(Settings)
 _ListEntry = Annotated[str, Field(max_length=1000)]
 
 _FIRST_ON_PAGE = ("instructions", "goal", "keys", "batch", "lease", "overlap", "people", "copies")
-_OTHERS_ON_PAGE = ("copies", "control", "cost", "budget")
+_OTHERS_ON_PAGE = ("control", "cost", "budget")
 """The settings of a campaign on their page, besides the shown columns. Others have a place of their
 own: the classes, the team, the model."""
 

@@ -23,7 +23,7 @@ from reference.seeding import cosine_distance, gammas
 from teeter.bench.datasets import find_spec, load_dataset, locate_dataset
 from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "research/nanoteeter/results/letter.json"
 
 needs_result = pytest.mark.skipif(
