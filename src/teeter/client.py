@@ -19,7 +19,7 @@ import json
 import time
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from datetime import time as clock_time
@@ -294,17 +294,26 @@ class RemoteCampaign(_Remote):
             time.sleep(_POLL_SECONDS)
 
     def tell(
-        self, item: str, label: str, *, comment: str | None = None, copies: bool = False
+        self,
+        item: str,
+        label: str | Collection[str],
+        *,
+        comment: str | None = None,
+        copies: bool = False,
     ) -> AnswerReceipt:
-        """Record the class of an item, or of its near copies, too. See ``Campaign.answer``.
+        """Record the class of an item, or all its labels if it may have several.
 
-        It is on the server's disk when this returns.
+        With ``copies``, it is recorded for its near copies, too; see ``Campaign.answer``. It is on
+        the server's disk when this returns.
         """
         return self._answer(item, AnswerKind.LABEL, comment, label, copies=copies)
 
-    def tell_all(self, items: Sequence[str], label: str) -> AnswerReceipt:
-        """Record one class for up to 200 items at once. One ``undo`` takes all of it back."""
-        body = {"items": [str(item) for item in items], "label": label}
+    def tell_all(self, items: Sequence[str], label: str | Collection[str]) -> AnswerReceipt:
+        """Record one class, or all labels, for up to 200 items at once.
+
+        One ``undo`` takes all of it back.
+        """
+        body = {"items": [str(item) for item in items], "label": _label_as_json(label)}
         return self._send(AnswerReceipt, "/answers/bulk", body)
 
     def skip(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
@@ -324,11 +333,12 @@ class RemoteCampaign(_Remote):
         item: str,
         kind: AnswerKind,
         comment: str | None,
-        label: str | None = None,
+        label: str | Collection[str] | None = None,
         *,
         copies: bool = False,
     ) -> AnswerReceipt:
-        body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
+        given = _label_as_json(label)
+        body = {"item": str(item), "kind": kind, "label": given, "comment": comment}
         return self._send(AnswerReceipt, "/answers", body | {"copies": copies})
 
     def confirm_label(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
@@ -884,3 +894,10 @@ def _split_items(items: Iterable[RecordT]) -> Iterator[list[RecordT]]:
 
 def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
     return asdict(ClassDescription(given) if isinstance(given, str) else given)
+
+
+def _label_as_json(label: str | Collection[str] | None) -> str | list[str] | None:
+    """Return a label, or several as the list that JSON has for any collection."""
+    if label is None or isinstance(label, str):
+        return label
+    return list(label)

@@ -153,7 +153,8 @@ def best_cuts(logits: Array, marks: Marks, candidates: Array, prior: float) -> A
         actual = int(marks[:, k].sum())
         return 2 * hits / (predicted + actual) if predicted + actual else 0.0
 
-    labels = [k for k in range(marks.shape[1]) if marks[:, k].any()]
+    labels = [k for k in range(marks.shape[1]) if marks[:, k].any() and not marks[:, k].all()]
+    labels = labels or [k for k in range(marks.shape[1]) if marks[:, k].any()]
     answer = []
     for k in range(marks.shape[1]):
         count = int(marks[:, k].sum())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from teeter.campaigns.asking.assignment import (
 from teeter.campaigns.classes import (
     Classes,
     as_class_name,
+    label_text,
     read_class_descriptions,
     read_class_file,
     require_known_classes,
@@ -93,6 +94,7 @@ from teeter.campaigns.records import (
     ShownSuggestion,
     Status,
     UndoResult,
+    split_labels,
 )
 from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
@@ -101,6 +103,7 @@ from teeter.campaigns.store import CampaignStore, Database, Pick, cached_by
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
 from teeter.campaigns.store.copies import copy_to_location, restore_to_database
 from teeter.campaigns.store.database import Clock, is_url, split_location, utc_now
+from teeter.campaigns.store.queries.classes import require_no_sets
 from teeter.campaigns.store.transaction import (
     campaign_names,
     find_campaign,
@@ -315,7 +318,8 @@ class Campaign(CampaignStore):
             classes = classes or _validate_classes(judged.classes(), descriptions, settings)
         elif classes is None:
             items = list(items)
-            classes = _validate_classes(_known_labels(items), descriptions, settings)
+            labels = _known_labels(items, several=settings.several)
+            classes = _validate_classes(labels, descriptions, settings)
 
         with _temporary_file(location) as temporary:
             campaign = cls._create(
@@ -656,26 +660,35 @@ class Campaign(CampaignStore):
     def tell(
         self,
         item: str,
-        label: str,
+        label: str | Collection[str],
         annotator: str = DEFAULT_ANNOTATOR,
         *,
         comment: str | None = None,
         copies: bool = False,
     ) -> AnswerReceipt:
-        """Record the class of an item, or of its near copies, too. See ``answer``."""
+        """Record the class of an item, or all its labels if it may have several. See ``answer``.
+
+        With ``copies``, it is recorded for the near copies of the item, too.
+        """
+        text = None
+        if label is not None:
+            text = label_text(label, several=self.settings.several)
         return self.answer(
             Answer(
                 str(item),
                 annotator,
                 AnswerKind.LABEL,
-                label,
+                text,
                 comment,
             ),
             copies=copies,
         )
 
     def tell_all(
-        self, items: Sequence[str], label: str, annotator: str = DEFAULT_ANNOTATOR
+        self,
+        items: Sequence[str],
+        label: str | Collection[str],
+        annotator: str = DEFAULT_ANNOTATOR,
     ) -> AnswerReceipt:
         """Record one class for up to 200 items at once. One ``undo`` takes all of it back.
 
@@ -684,7 +697,7 @@ class Campaign(CampaignStore):
 
         Args:
             items: the ids of the items.
-            label: their class.
+            label: their class, or all their labels if they may have several.
             annotator: who says so.
 
         Returns:
@@ -700,9 +713,10 @@ class Campaign(CampaignStore):
                 f"{len(item_ids):,} items cannot be answered at once: give 1 to {MOST_AT_ONCE}."
             )
 
+        text = label_text(label, several=self.settings.several)
         answers = []
         for item in item_ids:
-            answer = Answer(item, annotator, AnswerKind.LABEL, label, origin=AnswerOrigin.BULK)
+            answer = Answer(item, annotator, AnswerKind.LABEL, text, origin=AnswerOrigin.BULK)
             answers.append(_validate_answer(answer))
         with self.writing() as change:
             return change.answers.record_all(answers)
@@ -1052,7 +1066,7 @@ class Campaign(CampaignStore):
         obstacles = {}
         for form in FORMATS:
             try:
-                require_format(form, self.settings.kind, n_classes)
+                require_format(form, self.settings.kind, n_classes, several=self.settings.several)
             except (InputError, MissingExtraError) as error:
                 obstacles[form] = str(error)
         return obstacles
@@ -1092,14 +1106,16 @@ class Campaign(CampaignStore):
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
                 for place in state.unreadable:
                     del predicted[state.keys[place]]
-            if form == "cleanlab":
+            if form == "cleanlab" and not state.several:
                 out_of_fold = predict_out_of_fold(state, self.settings.head)
 
         # The rows are read while they are written: their cells may not fit in memory together.
         with self.reading() as view:
             snapshot = self.review.snapshot(view)
             if form is not None:
-                require_format(form, view.settings.kind, len(snapshot.labelled_classes()))
+                several = view.settings.several
+                n_classes = len(snapshot.labelled_classes())
+                require_format(form, view.settings.kind, n_classes, several=several)
             certified, _ = certified_labels(view, snapshot)
             certificate = newest_certificate(view)
             certifier: tuple[str | None, str | None] = None, None
@@ -1127,6 +1143,7 @@ class Campaign(CampaignStore):
                 tables=list(view.tables.tables().values()),
                 content=content,
                 has_ids=view.items.have_own_ids(),
+                labels=view.classes.names() if view.settings.several else (),
             )
 
         return len(snapshot.without_withdrawn().consensus)
@@ -1218,18 +1235,23 @@ def _validate_classes(
 ) -> list[str]:
     """Return the names of the classes, if they go with their descriptions and shortcuts."""
     names = validate_classes(classes)
+    if settings.several:
+        require_no_sets(names)
     require_known_classes(descriptions, names)
     shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
     return names
 
 
-def _known_labels(items: Iterable[Any]) -> list[str]:
+def _known_labels(items: Iterable[Any], *, several: bool) -> list[str]:
     """Return the different labels that items came with, in the order in which they first occur."""
     labels: dict[str, None] = {}
     for item in items:
         label = item.get("label") if isinstance(item, Mapping) else getattr(item, "label", None)
-        if label is not None and not is_missing(str(label)):
-            labels[as_class_name(label)] = None
+        if isinstance(label, list | tuple | set | frozenset):
+            labels |= dict.fromkeys(as_class_name(name) for name in label)
+        elif label is not None and not is_missing(str(label)):
+            name = as_class_name(label)
+            labels |= dict.fromkeys(split_labels(name) if several else [name])
     return list(labels)
 
 

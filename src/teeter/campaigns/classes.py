@@ -24,9 +24,14 @@ from teeter.base.files import parse_errors
 from teeter.base.registry import did_you_mean
 from teeter.base.wording import pluralize
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
-from teeter.campaigns.records import DEFAULT_ANNOTATOR, ClassDescription, ClassInfo
+from teeter.campaigns.records import (
+    DEFAULT_ANNOTATOR,
+    ClassDescription,
+    ClassInfo,
+    join_labels,
+)
 from teeter.campaigns.store import Part, Writing
-from teeter.campaigns.store.queries.classes import require_distinct_names
+from teeter.campaigns.store.queries.classes import require_distinct_names, require_no_sets
 from teeter.errors import FileError, InputError, UnknownNameError
 
 CLASS_FILE_SUFFIXES = (".txt", ".csv", ".tsv")
@@ -135,6 +140,7 @@ class Classes(Part):
             InputError: they are the same class, or the only two.
         """
         with self._campaign.writing() as change:
+            _require_one_label(change, "merged")
             # A request that is sent again after a lost reply finds one class.
             if change.classes.former_names().get(name) == into:
                 return
@@ -163,6 +169,7 @@ class Classes(Part):
             InputError: something names it, or there are only two classes.
         """
         with self._campaign.writing() as change:
+            _require_one_label(change, "removed")
             names = change.classes.names()
             removed = {line["name"] for line in change.history.lines("class removed")}
             if name not in names and name in removed:
@@ -233,6 +240,13 @@ class Classes(Part):
         validated = _validate_descriptions(descriptions)
         with self._campaign.writing() as change:
             change.descriptions.write(validated, who)
+
+
+def _require_one_label(change: Writing, done: str) -> None:
+    if change.settings.several:
+        raise InputError(
+            f"Labels cannot be {done} where items may have several of them: rename the label."
+        )
 
 
 def _validate_descriptions(
@@ -569,6 +583,32 @@ def as_class_name(value: Any) -> str:
         f"{value!r} cannot be the name of a class: give a string or a number, not a "
         f"{type(value).__name__}."
     )
+
+
+def label_text(label: Any, *, several: bool) -> str:
+    """Return the text of a label, or of a list of labels, as answers have it.
+
+    Args:
+        label: the name of a class, or a list, tuple or set of names.
+        several: whether items may have several labels.
+
+    Raises:
+        InputError: it is something else, or a list where items have one label.
+
+    Example:
+        >>> label_text("spam", several=False), label_text(["angry", "payment"], several=True)
+        ('spam', 'angry;payment')
+    """
+    if not isinstance(label, list | tuple | set | frozenset):
+        return as_class_name(label)
+    if not several:
+        raise InputError(
+            f"{label!r:.100} cannot be the name of a class: items of this campaign have one label, "
+            "so give its name."
+        )
+    names = [as_class_name(name) for name in label]
+    require_no_sets(names)
+    return join_labels(names)
 
 
 def validate_classes(classes: Sequence[Any]) -> list[str]:

@@ -6,7 +6,7 @@ library only, so that the client, the page and the worker can have it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import islice
@@ -25,6 +25,35 @@ ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 
 ROW_FIELDS = frozenset({"id", "label"})
 """The same for an item that is a whole row."""
+
+
+LABEL_SEPARATOR = ";"
+"""Stands between the labels of an item that may have several."""
+
+NO_LABELS = "(none)"
+"""The label of an item that may have several and has none of them, which is an answer too."""
+
+
+def join_labels(names: Iterable[str]) -> str:
+    """Return a set of labels as the one text that answers, files and pages have for it.
+
+    Example:
+        >>> join_labels(["angry", "payment"]), join_labels([])
+        ('angry;payment', '(none)')
+    """
+    return LABEL_SEPARATOR.join(names) or NO_LABELS
+
+
+def split_labels(label: str) -> list[str]:
+    """Return the names of the labels in the text of a set, as they are written.
+
+    Example:
+        >>> split_labels("angry; payment"), split_labels("(none)")
+        (['angry', 'payment'], [])
+    """
+    if label.strip() == NO_LABELS:
+        return []
+    return [name.strip() for name in label.split(LABEL_SEPARATOR)]
 
 
 class ItemKind(StrEnum):
@@ -355,7 +384,7 @@ class Answer:
     annotator: str
     kind: AnswerKind
     label: str | None = None
-    """The class, if the kind is a label."""
+    """The class, if the kind is a label. Several labels are one text; see ``join_labels``."""
     comment: str | None = None
     number: int | None = field(default=None, compare=False)
     """Its row id; None before it is stored."""
@@ -908,6 +937,28 @@ class Status:
     """Answers that the newest model does not know."""
     bulk_agreement: AccuracyEstimate | None = None
     """How many answers in bulk agree with the blind ones that were asked for to check them."""
+    by_label: tuple[LabelScore, ...] = ()
+    """How well the newest model predicts each label on random items, where items may have several.
+    ``accuracy`` is then the share of items whose labels are all right."""
+    macro_f1: float | None = None
+    """The mean F1 of the labels that occur, where items may have several."""
+    micro_f1: float | None = None
+    """The F1 of all marks together, in which frequent labels count most."""
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """How well models that were not trained on them predict a label of random items."""
+
+    label: str
+    hits: int
+    """Items that have the label and are predicted to."""
+    predicted: int
+    """Items that are predicted to have it."""
+    actual: int
+    """Items that have it."""
+    f1: float | None
+    """The harmonic mean of precision and recall; None for a label that never occurs."""
 
 
 @dataclass(frozen=True)

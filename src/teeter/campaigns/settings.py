@@ -79,6 +79,11 @@ class Settings:
         changeable=False,
         offered=False,
     )
+    several: bool = setting(
+        False,
+        "Items may have several labels, or none of them.",
+        changeable=False,
+    )
     strategy: str = setting(
         "ldm-s",
         "Strategy that picks items; see teeter strategies.",
@@ -241,6 +246,27 @@ class Settings:
                 "or rows to False."
             )
 
+        if self.several and self.head == ClassifierKind.MLP:
+            raise InputError(
+                f"The head {self.head} predicts one label for each item: leave head out for items "
+                "that may have several."
+            )
+        if self.several and self.goal:
+            raise InputError(
+                "A goal is for items that have one label: leave goal out for items that may have "
+                "several."
+            )
+        if self.several and self.judges:
+            raise InputError(
+                "An audit is for items that have one label: leave several out, or audit each label "
+                "by itself."
+            )
+        if self.several and self.consensus == ConsensusMethod.DAWID_SKENE:
+            raise InputError(
+                f"{self.consensus} is for items that have one label: set consensus to majority for "
+                "items that may have several."
+            )
+
     @property
     def has_rows(self) -> bool:
         """Whether items are whole rows of a table, which are shown as cards."""
@@ -314,10 +340,15 @@ class Settings:
         from teeter.strategies.api import make_strategy
 
         strategy = make_strategy(self.strategy, self.options)
-        if strategy.labels_per_row == "several":
+        if self.several and strategy.labels_per_row == "one":
             raise InputError(
-                f"{self.strategy} picks items that may have several labels, and those of a "
-                "campaign have one: choose another strategy."
+                f"{self.strategy} picks items that have one label: choose another strategy for "
+                "items that may have several."
+            )
+        if not self.several and strategy.labels_per_row == "several":
+            raise InputError(
+                f"{self.strategy} picks items that may have several labels: choose another "
+                "strategy, or create the campaign with several=True."
             )
         missing = strategy.needs - _HEAD_OUTPUTS[ClassifierKind(self.head)]
         if not missing:

@@ -21,9 +21,11 @@ from teeter.campaigns.records import (
     AccuracyEstimate,
     AnswerKind,
     EncoderComparison,
+    LabelScore,
     ModelRound,
     PickState,
     Status,
+    split_labels,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import Settings
@@ -47,7 +49,8 @@ def campaign_status(view: Reading) -> Status:
 
     by_class = dict.fromkeys(view.classes.names(), 0)
     for label in snapshot.labels.values():
-        by_class[label] += 1
+        for name in split_labels(label) if view.settings.several else [label]:
+            by_class[name] += 1
 
     # Sets, because several annotators may have answered one item. An item can be in two of them.
     items_by_kind: dict[AnswerKind, set[str]] = {kind: set() for kind in AnswerKind}
@@ -56,6 +59,8 @@ def campaign_status(view: Reading) -> Status:
 
     progress = _measure_progress(full_snapshot, [model.facts for model in models], view.settings)
     newest_facts = models[-1].facts if models else {}
+    by_label = describe_labels(list(by_class), newest_facts)
+    macro_f1, micro_f1 = mean_f1(by_label)
     current = view.encodings.current()
     unreadable = view.encodings.unreadable().keys() - snapshot.withdrawn
     return Status(
@@ -79,6 +84,47 @@ def campaign_status(view: Reading) -> Status:
         withdrawn=len(snapshot.withdrawn),
         unlearned=view.answers.count_since_newest_model(),
         bulk_agreement=measure_bulk_agreement(view),
+        by_label=by_label,
+        macro_f1=macro_f1,
+        micro_f1=micro_f1,
+    )
+
+
+def describe_labels(classes: Sequence[str], facts: Mapping[str, Any]) -> tuple[LabelScore, ...]:
+    """Return how well a model predicts each label of items that may have several.
+
+    It is empty for items with one label, and while no random item is labelled.
+
+    Example:
+        >>> describe_labels(["a", "b"], {"by_label": [(1, 1, 2), (0, 0, 0)]})[0].f1
+        0.6666666666666666
+    """
+    scores = []
+    # Labels that were added after the training have no counts.
+    for name, (hits, predicted, actual) in zip(classes, facts.get("by_label", []), strict=False):
+        marks = predicted + actual
+        f1 = 2 * hits / marks if marks else None
+        scores.append(LabelScore(name, hits, predicted, actual, f1))
+    return tuple(scores) if any(score.f1 is not None for score in scores) else ()
+
+
+def mean_f1(scores: Sequence[LabelScore]) -> tuple[float | None, float | None]:
+    """Return the macro F1, over the labels that occur, and the micro F1, over all marks."""
+    values = [score.f1 for score in scores if score.f1 is not None]
+    if not values:
+        return None, None
+    hits = sum(score.hits for score in scores)
+    marks = sum(score.predicted + score.actual for score in scores)
+    return sum(values) / len(values), 2 * hits / marks
+
+
+def describe_f1(status: Status) -> str | None:
+    """Return how well a model predicts labels of items that may have several, in one sentence."""
+    if status.macro_f1 is None or status.micro_f1 is None:
+        return None
+    return (
+        f"Macro F1 is {status.macro_f1:.0%}, micro F1 {status.micro_f1:.0%}. The accuracy is the "
+        "share of items whose labels are all right."
     )
 
 

@@ -576,7 +576,8 @@ def label(
 
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
-        keyboard = make_keyboard(opened.classes.names(), opened.settings.keys)
+        settings = opened.settings
+        keyboard = make_keyboard(opened.classes.names(), settings.keys, several=settings.several)
         if opened.settings.instructions:
             typer.echo(opened.settings.instructions)
         _warn_of_shared_name(opened, annotator)
@@ -640,7 +641,8 @@ def review(
             return
 
         require_member(opened, annotator, "answer" if what is Reviewed.SUSPECTS else "decide")
-        keyboard = make_keyboard(opened.classes.names(), opened.settings.keys)
+        settings = opened.settings
+        keyboard = make_keyboard(opened.classes.names(), settings.keys, several=settings.several)
         print_legend(keyboard)
         if what is Reviewed.SUSPECTS:
             with _end_of_prompt(file):
@@ -665,7 +667,7 @@ def status(
     switch to another encoder, the two encoders are compared.
     """
     from teeter.campaigns.items.image_links import describe_missing_images
-    from teeter.campaigns.status import describe_bulk_answers
+    from teeter.campaigns.status import describe_bulk_answers, describe_f1
 
     with open_campaign(file) as opened, spinner("Reading"):
         summary = opened.status()
@@ -705,6 +707,15 @@ def status(
         typer.echo(f"{pluralize(summary.withdrawn, 'withdrawn item')} left out.")
     if summary.bulk_agreement is not None:
         echo_wrapped(describe_bulk_answers(summary.bulk_agreement))
+    f1 = describe_f1(summary)
+    if f1 is not None:
+        echo_wrapped(f1)
+        for score in summary.by_label:
+            shown = "does not occur" if score.f1 is None else f"F1 {score.f1:.0%}"
+            counts_of_label = f"{score.actual:,} have it, {score.predicted:,} are predicted to"
+            echo_wrapped(
+                f"  {score.label}: {shown}; {counts_of_label}, {score.hits:,} of them both"
+            )
     for sentence in summary.advice if goal is None else goal.sentences:
         echo_wrapped(sentence)
 

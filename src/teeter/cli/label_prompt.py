@@ -28,6 +28,7 @@ from teeter.campaigns.classes import (
     key_caption,
     shortcuts_by_class,
 )
+from teeter.campaigns.records import join_labels
 from teeter.cli.output import (
     echo_wrapped,
     printable,
@@ -76,6 +77,8 @@ class Keyboard:
     classes: tuple[str, ...]
     class_by_key: Mapping[str, str]
     """The class of each shortcut; empty if classes are chosen by name."""
+    several: bool = False
+    """Whether an item may have several of them: keys choose classes, and Enter confirms."""
 
     @property
     def by_name(self) -> bool:
@@ -83,23 +86,26 @@ class Keyboard:
         return not self.class_by_key
 
 
-def make_keyboard(classes: Sequence[str], chosen: Sequence[str] = ()) -> Keyboard:
+def make_keyboard(
+    classes: Sequence[str], chosen: Sequence[str] = (), *, several: bool = False
+) -> Keyboard:
     """Return what keys mean with these classes.
 
     Args:
         classes: the classes of the campaign.
         chosen: the shortcuts of its settings.
+        several: whether an item may have several of them.
 
     Example:
         >>> make_keyboard(["ham", "spam"], ["h"]).class_by_key
         {'h': 'ham', '1': 'spam'}
     """
     if len(classes) > MAX_SHORTCUTS:
-        return Keyboard(tuple(classes), {})
+        return Keyboard(tuple(classes), {}, several)
 
     shortcuts = shortcuts_by_class(classes, chosen)
     class_by_key = {key: name for name, key in shortcuts.items() if key is not None}
-    return Keyboard(tuple(classes), class_by_key)
+    return Keyboard(tuple(classes), class_by_key, several)
 
 
 def print_legend(keyboard: Keyboard) -> None:
@@ -109,8 +115,12 @@ def print_legend(keyboard: Keyboard) -> None:
             f"There are {len(keyboard.classes)} classes: type the beginning of a name in lower "
             f"case, then press Enter."
         )
+        if keyboard.several:
+            echo_wrapped("Enter alone confirms the labels that were chosen, or none.")
         return
 
+    if keyboard.several:
+        echo_wrapped("Choose all labels of an item, then press Enter; Enter alone for none.")
     width = terminal_width()
     line = ""
     for key, name in keyboard.class_by_key.items():
@@ -149,8 +159,8 @@ def label_rounds(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
 
     while _label_round(opened, keyboard, n, annotator):
         status = opened.status()
-        labelled_classes = [count for count in status.by_class.values() if count > 0]
-        if status.unencoded or len(labelled_classes) < 2:
+        labels = {consensus.label for consensus in opened.labels().values()}
+        if status.unencoded or len(labels) < 2:
             continue  # A classifier needs the features of all items and two classes.
 
         with spinner("Training"):
@@ -380,6 +390,7 @@ def _prompt(
     key_by_action = action_keys(by_name=keyboard.by_name)
     action_by_key = {key: action for action, key in key_by_action.items()}
     typed = ""  # the beginning of a class name
+    names: set[str] = set()  # the labels that are chosen, where there may be several
 
     while True:
         key = _read_key()
@@ -390,16 +401,27 @@ def _prompt(
 
         key = _KEY_NAMES.get(key, key)
         # Once a name has been begun, the keys of actions are letters of it.
-        if typed or (keyboard.by_name and key not in action_by_key):
+        is_confirmation = keyboard.several and key in _ENTER_KEYS and not typed
+        if typed or (keyboard.by_name and key not in action_by_key and not is_confirmation):
             typed, label = _type_name(key, typed, keyboard.classes, note)
-            if label is not None:
+            if label is not None and keyboard.several:
+                _toggle(names, label, keyboard)
+            elif label is not None:
                 typer.echo(label)
                 return label
             continue
 
+        if is_confirmation:
+            label = join_labels(name for name in keyboard.classes if name in names)
+            typer.echo(label)
+            return label
+
         # Caps Lock must not matter. With names, Shift tells actions from the letters of a name.
         if not keyboard.by_name:
             key = key.lower() if len(key) == 1 else key
+        if key in keyboard.class_by_key and keyboard.several:
+            _toggle(names, keyboard.class_by_key[key], keyboard)
+            continue
         if key in keyboard.class_by_key:
             label = keyboard.class_by_key[key]
             typer.echo(label)
@@ -421,6 +443,13 @@ def _prompt(
                 echo = echoes.get(action, echo)
             typer.echo(echo)
             return action
+
+
+def _toggle(names: set[str], name: str, keyboard: Keyboard) -> None:
+    """Choose a label, or take it back, and show those that are chosen."""
+    names ^= {name}
+    chosen = [other for other in keyboard.classes if other in names]
+    typer.echo(f"[{', '.join(chosen)}] ", nl=False, err=True)
 
 
 def _type_name(key: str, typed: str, classes: Sequence[str], note: str) -> tuple[str, str | None]:

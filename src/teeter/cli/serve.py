@@ -149,7 +149,7 @@ OpenOption = Annotated[
 ]
 
 
-@with_settings("encoder", "goal", "show", "instructions")
+@with_settings("several", "encoder", "goal", "show", "instructions")
 def serve(
     locations: CampaignsArgument = None,
     *,
@@ -461,6 +461,11 @@ def _find_campaign(
             further = [name for name in opened.classes.names() if name not in given]
             if further:
                 echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
+        if settings["several"] and not opened.settings.several:
+            raise InputError(
+                f"{file} already exists, and its items have one label each: leave out --several, "
+                "or create another campaign with teeter campaign new."
+            )
         _report_other_encoder(opened, file, settings["encoder"])
         # A campaign does not need its file any more.
         if split_sheet(path)[0].exists():

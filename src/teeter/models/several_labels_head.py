@@ -96,12 +96,18 @@ class SeveralLabelsHead(BaseEstimator):  # type: ignore[misc]
         logits = self._cross_fit(rows, has_label, (weight, bias))
         slope, shifts = calibrate(logits, has_label)
         cuts = choose_cuts(logits, has_label)
+        if self.examples is None:
+            # Nothing is known of a label that no row has, so it is not predicted either.
+            is_unknown = ~has_label.any(axis=0)
+            cuts[is_unknown] = logits.max(axis=0)[is_unknown] + 1
 
         # Calibrated log odds; the cuts move with them.
         self.coef_: Floats = slope * weight.T
         self.intercept_: Floats = slope * bias + shifts
         self.cuts_: Floats = slope * cuts + shifts
         """(K,) the log odds above which a row is predicted to have a label."""
+        self.unseen_: Floats = slope * logits + shifts
+        """(L, K) calibrated log odds of the labelled rows, by heads not trained on the row."""
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -293,8 +299,11 @@ def choose_cuts(logits: Floats, marks: Marks) -> Floats:
         marks: (L, K) whether each row has each label.
     """
     counts = marks.sum(axis=0)  # (K,)
-    has_rows = counts > 0
-    if not has_rows.any():
+    # A label that every row has says only that its cut may be as low as can be.
+    is_counted = (counts > 0) & (counts < len(marks))
+    if not is_counted.any():
+        is_counted = counts > 0
+    if not is_counted.any():
         return np.zeros(len(counts))
 
     # Closer together among the large logits: most labels are rare. The first is below all.
@@ -308,7 +317,7 @@ def choose_cuts(logits: Floats, marks: Marks) -> Floats:
         hits = (is_predicted & marks).sum(axis=0)
         f1[row] = 2 * hits / np.maximum(is_predicted.sum(axis=0) + counts, 1)
 
-    mean_f1 = f1[:, has_rows].mean(axis=1, keepdims=True)
+    mean_f1 = f1[:, is_counted].mean(axis=1, keepdims=True)
     own_share = counts / (counts + _CUT_PRIOR)
     guarded = own_share * f1 + (1 - own_share) * mean_f1
     cuts: Floats = candidates[guarded.argmax(axis=0)]

@@ -169,6 +169,8 @@ class ServedCampaign:
     """Whether it has judges."""
     is_auditing: bool
     """Whether the audit goes on, so that no model is trained."""
+    several: bool = False
+    """Whether items may have several labels, or none of them."""
 
 
 @dataclass(frozen=True)
@@ -398,6 +400,7 @@ class Workspace:
             is_team=campaign.people.is_team(),
             is_audit=bool(settings.judges),
             is_auditing=campaign.judges.is_running(),
+            several=settings.several,
         )
 
     def redact_paths(self, sentence: str) -> str:

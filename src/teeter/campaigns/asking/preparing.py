@@ -284,12 +284,16 @@ def _class_probabilities(state: RoundState, rows: Sequence[int]) -> list[list[tu
         return [[] for _ in rows]
 
     logits = state.features[list(rows)] @ arrays["weight"].T + arrays["bias"]
-    logits /= load_temperature(state.weights)
-    # Softmax; the largest logit is subtracted so that no power overflows.
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = odds / odds.sum(axis=1, keepdims=True)  # (rows, classes)
+    if state.several:
+        names = list(state.classes[: len(arrays["weight"])])
+        probabilities = 1 / (1 + np.exp(-logits))
+    else:
+        logits /= load_temperature(state.weights)
+        # Softmax; the largest logit is subtracted so that no power overflows.
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = odds / odds.sum(axis=1, keepdims=True)  # (rows, classes)
+        names = [state.classes[index] for index in arrays["seen"]]
 
-    names = [state.classes[index] for index in arrays["seen"]]
     ranked = []
     for row_probabilities in probabilities:
         pairs = [

@@ -9,7 +9,7 @@ rest (see ``finish``), a batch has only these.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,11 @@ import numpy.typing as npt
 
 from teeter.base.seeds import stream
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.several import (
+    find_suspect_sets,
+    pick_several,
+    predict_several,
+)
 from teeter.campaigns.learning.training import (
     judge_labels,
     labelled_items,
@@ -85,7 +90,6 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     )
 
     # A control item must stay one, so the strategy may not pick it.
-    picker = load_picker(state, settings, n)
     candidates = np.setdiff1d(available, [*state.control, *control])
     n_picks = min(n_left - len(control), len(candidates))
     # Every pick of "random" is a random draw, like a control item.
@@ -93,7 +97,12 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
         different = _one_of_each_group(state, candidates)
         if len(different) >= n_picks:
             candidates = different
-    picked = _ask_strategy(state, picker, candidates, n_picks)
+    if state.several:
+        picked, notes = pick_several(state, settings, candidates, n_picks)
+    else:
+        picker = load_picker(state, settings, n)
+        picked = _ask_strategy(state, picker, candidates, n_picks)
+        notes = picker.state.notes
 
     arms = dict.fromkeys(checks, PickArm.CHECK) | dict.fromkeys(control, PickArm.CONTROL)
     arms |= dict.fromkeys(audit, PickArm.AUDIT)
@@ -103,7 +112,7 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
         # Annotators who knew which items measure them would look at those more carefully.
         position = int(generator.integers(len(order) + 1))
         order.insert(position, random_item)
-    reasons = _collect_reasons(state, settings, picker, order)
+    reasons = _collect_reasons(state, settings, notes, order)
 
     picks = []
     for rank, place in enumerate(order, start=1):
@@ -236,20 +245,26 @@ def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: i
 
 
 def _collect_reasons(
-    state: RoundState, settings: RoundSettings, picker: Learner, places: Sequence[int]
+    state: RoundState,
+    settings: RoundSettings,
+    notes: Mapping[int, dict[str, float]],
+    places: Sequence[int],
 ) -> dict[int, dict[str, Any]]:
     """Return, by place, what the strategy noted about an item and what the model predicts."""
     reasons: dict[int, dict[str, Any]] = {}
     for place in places:
-        reasons[place] = dict(picker.state.notes.get(place, {}))
+        reasons[place] = dict(notes.get(place, {}))
 
     # Before the first model there is nothing to predict with.
     if state.weights is None or not places:
         return reasons
 
     # All at once: a call per item would cost more than the model itself.
-    learner = load_learner(state, settings)
-    predictions = predict_rows(state, learner, state.features[list(places)])
+    features = state.features[list(places)]
+    if state.several:
+        predictions = predict_several(state, features)
+    else:
+        predictions = predict_rows(state, load_learner(state, settings), features)
     for place, (label, probability) in zip(places, predictions, strict=True):
         reasons[place]["predicted"] = label
         reasons[place]["probability"] = round(probability, 4)
@@ -267,6 +282,8 @@ def find_suspects(
         count: How many labels to return at most.
         confirmed: Ids of items whose label was looked at again and confirmed. They are left out.
     """
+    if state.several:
+        return find_suspect_sets(state, count, confirmed)
     places, labels = labelled_items(state)
     if len(np.unique(labels)) < 2:
         return []

@@ -23,6 +23,7 @@ from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
 from teeter.campaigns.export.rows import (
     ADDED_CELLS,
+    LABEL_CELLS,
     ExportColumns,
     ExportRow,
     shown_content,
@@ -37,7 +38,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     typed_value,
 )
-from teeter.campaigns.records import ColumnType, ItemKind
+from teeter.campaigns.records import AnswerKind, ColumnType, ItemKind, split_labels
 from teeter.data.table_files import escape_formula
 from teeter.data.workbooks import format_sheet_cell
 from teeter.errors import FileError, InputError, MissingExtraError
@@ -50,13 +51,14 @@ _MESSAGE_PACK = range(-(2**63), 2**64)
 """The integers of MessagePack, in which spaCy stores what belongs to a document."""
 
 
-def require_format(form: str, kind: str, labelled_classes: int) -> None:
+def require_format(form: str, kind: str, labelled_classes: int, *, several: bool = False) -> None:
     """Check that a campaign can be exported in a format.
 
     Args:
         form: One of ``FORMATS``.
         kind: What the items are, one of ``ItemKind``.
         labelled_classes: How many classes have a label.
+        several: Whether items may have several labels.
 
     Raises:
         InputError: If the format does not fit the items or their labels.
@@ -69,6 +71,11 @@ def require_format(form: str, kind: str, labelled_classes: int) -> None:
     if form == "image-folder" and kind != ItemKind.IMAGE:
         raise InputError(
             "The format image-folder is only for images: export other items in another format."
+        )
+    if several and form in ("cleanlab", "image-folder"):
+        raise InputError(
+            f"The format {form} is for items that have one label: choose another format for items "
+            "that may have several."
         )
     if form == "cleanlab" and labelled_classes < 2:
         raise InputError(CLEANLAB_NEEDS_LABELS)
@@ -92,6 +99,7 @@ def write_export(
     tables: Sequence[ImportedTable] = (),
     content: str | None = "text",
     has_ids: bool = True,
+    labels: Sequence[str] = (),
 ) -> None:
     """Write items with their labels and predictions to a file or folder.
 
@@ -132,7 +140,7 @@ def write_export(
     added = tuple(ADDED_COLUMNS)
     if form in ("csv", "spreadsheet", "xlsx"):
         added = SHORT_COLUMNS
-    columns = ExportColumns(tables, added, content=content, has_ids=has_ids)
+    columns = ExportColumns(tables, added, content=content, has_ids=has_ids, labels=labels)
     try:
         FORMATS[form](rows, columns, path)
     except OSError as error:
@@ -158,9 +166,9 @@ def _write_csv(
     added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
 
     def lines() -> Iterator[list[Any]]:
-        yield columns.names
+        yield [*columns.names, *columns.mark_names]
         for row in rows:
-            yield [*columns.text_cells(row), *added_cells(row)]
+            yield [*columns.text_cells(row), *added_cells(row), *columns.marks(row)]
 
     with atomic_open(path) as file:
         # A lone surrogate, which only JSON can write, becomes a question mark.
@@ -216,10 +224,11 @@ def _write_xlsx(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
     import xlsxwriter
 
     added_cells = attrgetter(*(ADDED_CELLS[column] for column in columns.name_of))
-    if len(columns.names) > _MAX_SHEET_COLUMNS:
+    names = [*columns.names, *columns.mark_names]
+    if len(names) > _MAX_SHEET_COLUMNS:
         raise InputError(
             f"A sheet of Excel has {_MAX_SHEET_COLUMNS:,} columns at most, not "
-            f"{len(columns.names):,}: export to .csv or .parquet."
+            f"{len(names):,}: export to .csv or .parquet."
         )
 
     with atomic_open(path) as file:
@@ -231,7 +240,7 @@ def _write_xlsx(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
                 date: workbook.add_format({"num_format": "yyyy-mm-dd"}),
                 datetime: workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"}),
             }
-            for position, name in enumerate(columns.names):
+            for position, name in enumerate(names):
                 sheet.write_string(0, position, replace_surrogates(name))
 
             for number, row in enumerate(rows, start=1):
@@ -248,19 +257,21 @@ def _write_xlsx(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
                 ]
                 for position, text in columns.missing_cells(row, cells).items():
                     values[position] = text
-                values += added_cells(row)
+                values += [*added_cells(row), *columns.marks(row)]
 
                 for position, value in enumerate(values):
                     if isinstance(value, str) and len(value) > _MAX_SHEET_CELL:
                         raise InputError(
                             f"A cell of Excel holds {_MAX_SHEET_CELL:,} characters, and "
-                            f"{columns.names[position]!r} of {row.id!r:.80} has {len(value):,}: "
+                            f"{names[position]!r} of {row.id!r:.80} has {len(value):,}: "
                             "export to .csv or .parquet."
                         )
                     if isinstance(value, bool):
                         sheet.write_boolean(number, position, value)
                     elif isinstance(value, float):
                         sheet.write_number(number, position, _ExactFloat(value))
+                    elif isinstance(value, int):  # whether the row has a label
+                        sheet.write_number(number, position, value)
                     elif isinstance(value, date):
                         sheet.write_datetime(number, position, value, styles[type(value)])
                     elif value:
@@ -310,10 +321,20 @@ def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) 
         for row in rows:
             cells = columns.json_cells(row)
             for column, name in columns.name_of.items():
-                cells[name] = getattr(row, attributes[column])
+                value = getattr(row, attributes[column])
+                if columns.labels and attributes[column] in LABEL_CELLS:
+                    value = columns.label_value(value)
+                elif columns.labels and column == "answers":
+                    value = {who: _list_labels(said) for who, said in row.answers.items()}
+                cells[name] = value
             yield cells
 
     _write_json_lines(path, objects())
+
+
+def _list_labels(said: str) -> Any:
+    """Return what an annotator said of an item with several labels: a list, or the kind."""
+    return said if said in set(AnswerKind) else split_labels(said)
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -375,9 +396,15 @@ def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
             # Prodigy rejects an example, where a campaign flags an item.
             answer = "reject" if row.left_out else "accept"
             meta = {"id": row.id}
+            labels: dict[str, Any] = {"label": row.label}
+            if columns.labels:
+                labels = {
+                    "options": [{"id": name, "text": name} for name in columns.labels],
+                    "accept": columns.label_value(row.label) or [],
+                }
             yield {
                 **shown_content(row),
-                "label": row.label,
+                **labels,
                 "answer": answer,
                 "meta": {**columns.json_cells_beside(meta, row), **meta},
             }
@@ -385,12 +412,17 @@ def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
     _write_json_lines(path, examples())
 
 
+def _choices(label: str, columns: ExportColumns) -> list[str]:
+    """Return all labels of an item as a list, also if it can have one only."""
+    return split_labels(label) if columns.labels else [label]
+
+
 def _write_doccano(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     def examples() -> Iterator[dict[str, Any]]:
         for row in rows:
             if row.label is None or row.left_out:
                 continue
-            fields = {"id": row.id, **shown_content(row), "label": [row.label]}
+            fields = {"id": row.id, **shown_content(row), "label": _choices(row.label, columns)}
             # doccano shows all other fields beside the text.
             yield {**columns.json_cells_beside(fields, row), **fields}
 
@@ -431,7 +463,7 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     )
 
     def choose(label: str) -> list[dict[str, Any]]:
-        value = {"choices": [label]}
+        value = {"choices": _choices(label, columns)}
         return [
             {"from_name": CHOICES_TAG, "to_name": OBJECT_TAG, "type": "choices", "value": value}
         ]
@@ -472,11 +504,12 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
     # Only its tokenizer is used, which knows no language in particular.
     pipeline = spacy.blank("xx")
     pipeline.max_length = _MAX_SPACY_CHARACTERS
-    classes = sorted({str(row.label) for row in labelled})
+    classes = columns.labels or sorted({str(row.label) for row in labelled})
     documents = DocBin(store_user_data=True)
     for row in labelled:
         document = pipeline.make_doc(row.content or "")
-        document.cats = {name: float(name == row.label) for name in classes}
+        names = _choices(str(row.label), columns)
+        document.cats = {name: float(name in names) for name in classes}
         document.user_data["id"] = row.id
         cells = columns.json_cells(row)
         document.user_data["columns"] = map_json(replace_surrogates(cells), _to_message_pack)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Self
 from teeter.campaigns.export.rows import (
     ADDED_CELLS,
     ADDED_TYPES,
+    LABEL_CELLS,
     ExportColumns,
     ExportRow,
 )
@@ -293,9 +294,12 @@ class ParquetRows:
         from pyarrow import parquet
 
         self._arrow_columns = arrow_columns
+        self._columns = columns
         added_fields = {}
         for column, name in columns.name_of.items():
             arrow_type = pyarrow.type_for_alias(ADDED_TYPES.get(column, "string"))
+            if columns.labels and ADDED_CELLS[column] in LABEL_CELLS:
+                arrow_type = pyarrow.list_(pyarrow.string())
             added_fields[ADDED_CELLS[column]] = pyarrow.field(name, arrow_type)
 
         self._added_fields = added_fields
@@ -339,7 +343,10 @@ class ParquetRows:
         for values, new_values in zip(self._imported_values, imported, strict=True):
             values += new_values
         for values, attribute in zip(self._added_values, self._added_fields, strict=True):
-            values += map(attrgetter(attribute), self._rows)
+            added = map(attrgetter(attribute), self._rows)
+            if self._columns.labels and attribute in LABEL_CELLS:
+                added = map(self._columns.label_value, added)
+            values += added
         self._rows.clear()
 
     def _flush(self) -> None:

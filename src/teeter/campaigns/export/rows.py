@@ -26,6 +26,7 @@ from teeter.campaigns.records import (
     ConsensusLabel,
     ItemKind,
     LabelSource,
+    split_labels,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
@@ -96,6 +97,9 @@ def shown_content(row: ExportRow) -> dict[str, str | None]:
     return {"text": row.content}
 
 
+LABEL_CELLS = ("final_label", "predicted")
+"""The attributes of a row that are labels."""
+
 ADDED_CELLS = {name: name for name in ADDED_COLUMNS} | {
     "text": "content",
     "label": "final_label",
@@ -127,6 +131,7 @@ class ExportColumns:
         added: The columns that teeter adds, such as ``label``.
         content: What the content of an item is called: text, image, or None if it is not exported.
         has_ids: Whether items have ids other than the hashes of their contents.
+        labels: The labels of items that may have several of them; empty if they have one.
     """
 
     def __init__(
@@ -136,7 +141,9 @@ class ExportColumns:
         *,
         content: str | None = "text",
         has_ids: bool = True,
+        labels: Sequence[str] = (),
     ) -> None:
+        self.labels = list(labels)
         self.tables = list(tables)
         self.imported = merge_columns(self.tables)
         """The columns of all tables together."""
@@ -168,6 +175,12 @@ class ExportColumns:
                 name = content if column == "text" and content is not None else column
                 self.name_of[column] = rename_added(name, self._imported_names)
 
+        self.mark_names: list[str] = []
+        """A column for each label, in files whose cells cannot hold several of them."""
+        for label in self.labels:
+            taken = [*self._imported_names, *self.name_of.values(), *self.mark_names]
+            self.mark_names.append(rename_added(label, taken))
+
         self._layouts: dict[
             ImportedTable | None, tuple[list[int | None] | None, list[ColumnType]]
         ] = {}
@@ -186,6 +199,19 @@ class ExportColumns:
         if name is None:
             return None
         return self._imported_names.index(name)
+
+    def marks(self, row: ExportRow) -> list[int | None]:
+        """Return 1 for each label that a row has, and 0 for the others; None without an answer."""
+        if row.final_label is None:
+            return [None] * len(self.labels)
+        names = split_labels(row.final_label)
+        return [int(label in names) for label in self.labels]
+
+    def label_value(self, label: str | None) -> Any:
+        """Return a label as files with lists have it: a list if items may have several."""
+        if label is None or not self.labels:
+            return label
+        return split_labels(label)
 
     @property
     def names(self) -> list[str]:

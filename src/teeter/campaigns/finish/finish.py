@@ -46,6 +46,13 @@ _CHANGES = (
 """Lines of the history after which a promise with the same terms is a new attempt."""
 
 
+def _require_one_label(view: Reading) -> None:
+    if view.settings.several:
+        raise InputError(
+            "A promise is for items that have one label: items of this campaign may have several."
+        )
+
+
 class Finish(Part):
     """A promise of how many labels of the model are wrong, and its certificates."""
 
@@ -74,6 +81,7 @@ class Finish(Part):
             InputError: there is no model yet, or a promise with other values was started.
         """
         with self._campaign.reading() as view:
+            _require_one_label(view)
             if error is confidence is per_class is labelled is None:
                 report = self._look(view)
                 if isinstance(report, InputError):
@@ -135,6 +143,8 @@ class Finish(Part):
                 too few items are left.
         """
         terms = PromiseTerms(error, confidence, per_class, labelled)
+        with self._campaign.reading() as view:
+            _require_one_label(view)
         if train:
             with self._campaign.reading() as view:
                 has_model = view.models.newest_version() > 0

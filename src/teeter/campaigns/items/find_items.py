@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from teeter.base.array_types import Vectors
 from teeter.campaigns.learning.encoding import USER_ENCODER, make_campaign_encoder
-from teeter.campaigns.records import AnswerKind, ItemFilter, ItemKind, ItemQuery, ItemSort
+from teeter.campaigns.records import (
+    AnswerKind,
+    ItemFilter,
+    ItemKind,
+    ItemQuery,
+    ItemSort,
+    split_labels,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import CampaignStore, Reading, StoredItem
 from teeter.encoders import Encoder, EncoderState
@@ -131,6 +138,9 @@ class ItemTable:
     view: Reading
     snapshot: CampaignSnapshot
     classes: list[str]
+    """What the numbers of labels and predictions stand for: classes, or sets of labels too."""
+    several: bool
+    """Whether items may have several labels: a query finds those with one among others."""
     row_ids: Integers
     """(N,) increasing."""
     positions: dict[str, int]
@@ -152,9 +162,9 @@ class ItemTable:
         """
         is_hit = self._has_state(query.state)
         if query.label is not None:
-            is_hit &= self.labels.labels == self._index_of(query.label)
+            is_hit &= np.isin(self.labels.labels, self._numbers_of(query.label))
         if query.predicted is not None:
-            is_hit &= self.predictions.predicted == self._index_of(query.predicted)
+            is_hit &= np.isin(self.predictions.predicted, self._numbers_of(query.predicted))
         if query.differs:
             labels = self.labels.labels
             predicted = self.predictions.predicted
@@ -193,9 +203,13 @@ class ItemTable:
         found[self.hidden] = visible[self.hidden]
         return found
 
-    def _index_of(self, name: str) -> int:
-        # An unknown class is that of no item.
-        return self.classes.index(name) if name in self.classes else len(self.classes)
+    def _numbers_of(self, name: str) -> list[int]:
+        """Return the number of a class, and those of the sets that it is in."""
+        return [
+            number
+            for number, other in enumerate(self.classes)
+            if name == other or (self.several and name in split_labels(other))
+        ]
 
     def _has_state(self, state: ItemFilter) -> Booleans:
         """Return which items are in a state, as a new array."""

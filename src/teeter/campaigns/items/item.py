@@ -20,7 +20,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     rows_from_mappings,
 )
-from teeter.campaigns.records import ITEM_FIELDS, ROW_FIELDS, ItemKind
+from teeter.campaigns.records import ITEM_FIELDS, ROW_FIELDS, ItemKind, join_labels
 from teeter.data.table_files import refuse_frame
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
@@ -167,7 +167,10 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
 
     # Other items without an id are known by the hash of their data.
     item_id = _as_text(fields.get("id"), "id")
-    label = _as_text(fields.get("label"), "label").strip()
+    given = fields.get("label")
+    if isinstance(given, list | tuple | set | frozenset):
+        given = join_labels(_as_text(name, "label") for name in given)
+    label = _as_text(given, "label").strip()
     digest = content_digest(data)
     return Item(
         key=item_id or digest[:HASH_DIGITS],

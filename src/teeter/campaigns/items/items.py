@@ -44,6 +44,7 @@ from teeter.campaigns.items.image_archives import (
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.item import HASH_DIGITS, Item, require_valid_unicode
 from teeter.campaigns.items.read_items import column_names, read_items
+from teeter.campaigns.learning.saved_models import predicted_names
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     Answer,
@@ -347,7 +348,8 @@ class Items(Part):
         return ItemTable(
             view=view,
             snapshot=self._campaign.review.snapshot(view),
-            classes=view.classes.names(),
+            classes=self._label_names(view),
+            several=view.settings.several,
             row_ids=row_ids,
             positions=positions,
             labels=self._labels(view),
@@ -369,13 +371,33 @@ class Items(Part):
     @cached_by(lambda _, view: (view.history.newest_row_id(), view.items.newest_row_id()))
     def _labels(self, view: Reading) -> ItemLabels:
         _, positions = self._all_items(view)
-        return read_labels(self._campaign.review.snapshot(view), positions, view.classes.names())
+        snapshot = self._campaign.review.snapshot(view)
+        return read_labels(snapshot, positions, self._label_names(view))
+
+    @cached_by(lambda _, view: view.history.newest_row_id())
+    def _label_names(self, view: Reading) -> list[str]:
+        """Return the classes, and the sets of labels that items are predicted to have or have.
+
+        Those of predictions come first, so that their numbers do not change with the labels.
+        """
+        classes = view.classes.names()
+        if not view.settings.several:
+            return classes
+        labels = self._campaign.review.snapshot(view).labels.values()
+        return list(dict.fromkeys([*classes, *self._predicted_names(view), *labels]))
+
+    def _predicted_names(self, view: Reading) -> list[str]:
+        """Return what the numbers of the newest model stand for."""
+        weights = view.models.newest_weights(1)
+        arrays = load(weights[0]) if weights else {}
+        return predicted_names(arrays, view.classes.names())
 
     @cached_by(
         lambda _, view: (
             view.models.newest_version(),
             view.encodings.revision(),
             view.items.newest_row_id(),
+            view.settings.several and view.history.newest_row_id(),
         )
     )
     def _all_predictions(self, view: Reading) -> ItemPredictions:
@@ -384,6 +406,11 @@ class Items(Part):
         arrays: dict[str, Any] = {"predicted": np.zeros(0, dtype=np.int64)}
         if weights:
             arrays = load(weights[0])
+        if "sets" in arrays:
+            # In the numbers of all names: a model has numbers of its own for its sets.
+            names = self._label_names(view)
+            numbers = np.array([names.index(name) for name in self._predicted_names(view)])
+            arrays |= {name: numbers[arrays[name]] for name in ("predicted", "unseen")}
         return read_predictions(view, row_ids, arrays)
 
     def _predictions(self, view: Reading) -> ItemPredictions:
@@ -697,7 +724,7 @@ class Items(Part):
     def labels_on_map(self) -> MapLabels:
         """Return which items on the map are labelled or withdrawn, by their indices."""
         with self._campaign.reading() as view:
-            classes = view.classes.names()
+            classes = self._label_names(view)
             snapshot = self._campaign.review.snapshot(view)
             labels = snapshot.without_withdrawn().labels
             shown_items = [*labels, *snapshot.withdrawn]
@@ -732,7 +759,11 @@ class Items(Part):
             if len(weights) < 2:
                 return []
 
-            after, before = (load(stored)["predicted"] for stored in weights)
+            arrays = [load(stored) for stored in weights]
+            after, before = (
+                np.array(predicted_names(stored, classes), dtype=object)[stored["predicted"]]
+                for stored in arrays
+            )
             row_ids = self._mapped_row_ids(view)
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
@@ -756,8 +787,8 @@ class Items(Part):
                 item=summary.item,
                 excerpt=summary.excerpt,
                 label=summary.label,
-                before=classes[before[index]],
-                after=classes[after[index]],
+                before=before[index],
+                after=after[index],
             )
             changed.append(prediction)
         return changed

@@ -382,7 +382,8 @@ def _read_table_items(
     source: Any, *, text: str | None, key: str | None, label: str | None, notes: list[str]
 ) -> list[Item]:
     table, read_rows = read_source_table(source)
-    for name in (key, label):
+    label_columns = _split_label_columns(label, [*table.columns, *table.nested])
+    for name in (key, *label_columns):
         if name is not None:
             table.require(name)
 
@@ -409,7 +410,8 @@ def _read_table_items(
 
     id_column = key or _find_id_column(table, template.only_column)
     ids = None if id_column is None else table.ids(id_column, filled)
-    labels = None if label is None else table.texts(label)
+    table_rows = read_rows(id_column)
+    labels = _read_labels(table, table_rows, label_columns)
 
     entries = []
     for position, row in enumerate(filled):
@@ -421,8 +423,56 @@ def _read_table_items(
         entries.append(entry)
 
     items = parse_items(entries, ItemKind.TEXT)
-    table_rows = read_rows(id_column)
     return _attach_rows(items, [table_rows[row] for row in filled], template.only_column)
+
+
+_MARKS = {
+    **dict.fromkeys(("1", "true", "yes", "x"), True),
+    **dict.fromkeys(("0", "false", "no"), False),
+}
+"""What a cell says in a column for one label, in lower case. A blank one says nothing."""
+
+
+def _split_label_columns(label: str | None, names: Sequence[str]) -> list[str]:
+    """Return the columns of labels: one, or one for each label of items that may have several."""
+    if label is None:
+        return []
+    if label in names or "," not in label:
+        return [label]
+    return [name.strip() for name in label.split(",")]
+
+
+def _read_labels(
+    table: Table, rows: Sequence[TableRow], columns: Sequence[str]
+) -> Sequence[str | list[str]] | None:
+    """Return the label of every row, or the list of its labels; None without such columns.
+
+    Raises:
+        InputError: If a cell in a column for one label says neither that a row has it nor that not.
+    """
+    if not columns:
+        return None
+    if len(columns) == 1 and columns[0] in table.nested:
+        position = list(rows[0].table.names).index(columns[0])
+        cells = [decode_cells(row.cells)[position] for row in rows]
+        return [cell if isinstance(cell, list) else format_cell(cell) for cell in cells]
+    if len(columns) == 1:
+        return table.texts(columns[0])
+
+    labels: list[str | list[str]] = []
+    cells_of_columns = [table.texts(name) for name in columns]
+    for number, row_cells in enumerate(zip(*cells_of_columns, strict=True)):
+        said = [cell.strip().lower() for cell in row_cells]
+        for name, cell in zip(columns, said, strict=True):
+            if cell and cell not in _MARKS:
+                raise InputError(
+                    f"Row {number + 1} of {table.path} has {cell!r} in the column of the label "
+                    f"{name!r}: write 1 or 0."
+                )
+        has_answer = any(said)
+        marked = [name for name, cell in zip(columns, said, strict=True) if _MARKS.get(cell)]
+        labels.append(marked if has_answer else "")
+    return labels
 
 
 def _fill_template(template: TextTemplate, table: Table) -> list[str]:

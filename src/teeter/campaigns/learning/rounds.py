@@ -111,6 +111,8 @@ class RoundState:
     """
     checks: frozenset[int] = frozenset()
     """Those of them that were answered in bulk and are to be checked."""
+    several: bool = False
+    """Whether items may have several labels. ``labels`` and ``audit`` then have texts of sets."""
     unreadable: frozenset[int] = frozenset()
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
@@ -234,6 +236,7 @@ class RoundStateReader:
             in_view=rows_of(snapshot.in_view),
             repeatable=rows_of(repeatable),
             checks=rows_of(checks),
+            several=settings.several,
             unreadable=rows_of(pool.unreadable),
             near_copies=None if near_copies is None else near_copies.first_rows(pool.keys),
             copied=tuple(

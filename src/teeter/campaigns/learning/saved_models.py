@@ -32,7 +32,7 @@ Only the functions that make models from arrays, or arrays from models, load tor
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,7 +43,7 @@ from safetensors.numpy import load, save
 
 from teeter.base.version import __version__
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
-from teeter.campaigns.records import ClassifierKind
+from teeter.campaigns.records import ClassifierKind, join_labels
 from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import Encoder
 from teeter.errors import InputError, StoreError
@@ -59,7 +59,7 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-_FEATURE_INDEPENDENT = ("places", "labels", "unseen", "predicted")
+_FEATURE_INDEPENDENT = ("places", "labels", "unseen", "predicted", "sets")
 """The arrays of a saved model that stay valid if the features change."""
 
 PICKING = "picking."
@@ -133,6 +133,16 @@ def load_arrays(weights: bytes) -> Arrays:
         raise StoreError(
             "The campaign is damaged: a model in it cannot be read. Restore a backup."
         ) from None
+
+
+def predicted_names(arrays: Mapping[str, npt.NDArray[Any]], classes: Sequence[str]) -> list[str]:
+    """Return what the numbers in ``predicted``, ``labels`` and ``unseen`` stand for.
+
+    These are the classes, or the sets of labels that a model of several labels has.
+    """
+    if "sets" not in arrays:
+        return list(classes)
+    return [join_labels(classes[k] for k in np.flatnonzero(row).tolist()) for row in arrays["sets"]]
 
 
 def load_temperature(weights: bytes) -> float:
@@ -347,6 +357,11 @@ def build_classifier(
     """
     from teeter.campaigns.learning.training import load_learner
 
+    if state.several:
+        raise InputError(
+            "A model of several labels cannot be used without its campaign yet: an export has its "
+            "predictions for all items."
+        )
     if state.weights is None or state.scaler is None or facts is None:
         raise InputError("There is no model yet: label items of at least two classes, then train.")
 

@@ -37,6 +37,7 @@ from teeter.campaigns.learning.saved_models import (
     load_temperature,
     scale_features,
 )
+from teeter.campaigns.learning.several import predict_several, train_several
 from teeter.campaigns.learning.stopping import Stratum, stratify
 from teeter.campaigns.records import ClassifierKind
 from teeter.campaigns.review.annotators import prediction_agreement
@@ -122,6 +123,9 @@ class ModelFacts(TypedDict):
     """How many classes have a name that it learned from; left out if it learned from no names."""
     pool: NotRequired[int]
     """How many unlabelled items it learned from; left out if its head is no pool head."""
+    by_label: NotRequired[list[tuple[int, int, int]]]
+    """For each label of items that may have several, how many of the random items have it and are
+    predicted to, are predicted to, and have it."""
     items: NotRequired[list[int]]
     """How many items there were, and how many of them were withdrawn; with ``pool`` only."""
 
@@ -135,6 +139,9 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     Raises:
         InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
+    if state.several:
+        _require_encoded(state)
+        return train_several(state, settings)
     seen = _require_two_classes(state)
     places, labels = labelled_items(state)
     features = state.features[places]
@@ -283,13 +290,7 @@ def _rank_random(
 
 def _require_two_classes(state: RoundState) -> list[int]:
     """Check that a model can be trained, and return the indices of the classes with labels."""
-    if state.unencoded:
-        lacking = pluralize(state.unencoded, "item has", "items have")
-        raise InputError(
-            f"{lacking} not been encoded yet: run teeter campaign encode, or wait until it has "
-            "finished, then train."
-        )
-
+    _require_encoded(state)
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
     if not seen:
         raise InputError(
@@ -301,6 +302,15 @@ def _require_two_classes(state: RoundState) -> list[int]:
             f"at least two classes, then train."
         )
     return seen
+
+
+def _require_encoded(state: RoundState) -> None:
+    if state.unencoded:
+        lacking = pluralize(state.unencoded, "item has", "items have")
+        raise InputError(
+            f"{lacking} not been encoded yet: run teeter campaign encode, or wait until it has "
+            "finished, then train."
+        )
 
 
 def _train_picking_model(
@@ -424,6 +434,12 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
         state: the labels and features that the model was trained on.
         facts: what is known of the model. The names of both encoders are added to it.
     """
+    if state.several:
+        with store.reading() as view:
+            encoding = view.encodings.current()
+        if encoding is not None:
+            facts["encoder"] = encoding.encoder
+        return
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
     previous = None
@@ -463,6 +479,8 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[tuple[str,
     """Predict every item's class, with its probability, by the newest model; None without one."""
     if state.weights is None:
         return None
+    if state.several:
+        return predict_several(state, state.features)
 
     return predict_rows(state, load_learner(state, settings), state.features)
 

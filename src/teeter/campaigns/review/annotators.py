@@ -16,6 +16,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import combinations, pairwise
@@ -34,6 +35,7 @@ from teeter.campaigns.records import (
     Answer,
     AnswerKind,
     PairAgreement,
+    split_labels,
 )
 from teeter.campaigns.review.consensus import answers_of_people, index_labels, read_snapshot
 from teeter.campaigns.settings import IMPORTED
@@ -365,6 +367,21 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
         by_class=dict(zip(classes, alpha_by_class, strict=True)),
         pairs=tuple(pairs),
     )
+
+
+def measure_agreement_on_sets(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
+    """Measure how far annotators agree on whole sets of labels, and on each label."""
+    given = [answer for answer in answers if answer.label is not None]
+    sets = list(dict.fromkeys(str(answer.label) for answer in given))
+    overall = measure_agreement(given, sets)
+
+    by_label = {}
+    for name in classes:
+        marks = [
+            replace(answer, label=str(name in split_labels(str(answer.label)))) for answer in given
+        ]
+        by_label[name] = measure_agreement(marks, ["True", "False"]).alpha
+    return replace(overall, by_class=by_label)
 
 
 BREAK_SECONDS = 300.0

@@ -23,6 +23,8 @@ from teeter.campaigns.records import (
     ConsensusLabel,
     ConsensusMethod,
     Decision,
+    join_labels,
+    split_labels,
 )
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
@@ -54,10 +56,13 @@ def combine_answers(
     classes: Sequence[str],
     method: str,
     decided: Mapping[str, ConsensusLabel] | None = None,
+    *,
+    several: bool = False,
 ) -> dict[str, ConsensusLabel]:
     """Return the label of each item: the decision of a reviewer, or the consensus of the answers.
 
-    The label is always one that an annotator or a reviewer gave.
+    The label is always one that an annotator or a reviewer gave. Only if items may have several
+    labels, the set may be one that nobody gave.
 
     Args:
         answers: Answers in the order in which they were given.
@@ -65,12 +70,16 @@ def combine_answers(
         method: One of ``ConsensusMethod``.
         decided: Decisions for a class by item id. Items that were decided not to belong must be
             left out by the caller.
+        several: Whether items may have several labels, each of which is agreed on by itself.
 
     Returns:
         Labels by item id.
     """
     consensus = {}
-    if method == ConsensusMethod.DAWID_SKENE:
+    if several:
+        for item, sets in _labels_by_item(answers).items():
+            consensus[item] = _majority_set(sets, classes)
+    elif method == ConsensusMethod.DAWID_SKENE:
         consensus = _combine_by_dawid_skene(answers, classes)
     else:
         for item, labels in _labels_by_item(answers).items():
@@ -88,6 +97,23 @@ def _labels_by_item(answers: Iterable[Answer]) -> dict[str, list[str]]:
             labels.setdefault(answer.item, []).append(answer.label)
 
     return labels
+
+
+def _majority_set(sets: Sequence[str], classes: Sequence[str]) -> ConsensusLabel:
+    """Return the labels that most annotators gave; in a tie, the last of them says.
+
+    The confidence is that of the label that they agree on least.
+    """
+    given = [set(split_labels(label)) for label in sets]
+    names = []
+    confidence = 1.0
+    for name in classes:
+        share = sum(name in labels for labels in given) / len(given)
+        has_label = name in given[-1] if share == 0.5 else share > 0.5
+        if has_label:
+            names.append(name)
+        confidence = min(confidence, max(share, 1 - share))
+    return ConsensusLabel(join_labels(names), confidence, ConsensusMethod.MAJORITY.value)
 
 
 def _most_frequent(labels: Sequence[str]) -> str:
@@ -335,12 +361,16 @@ def read_snapshot(view: Reading) -> CampaignSnapshot:
     in_view = _answered_in_view(answers) - decisions.keys()
     counted = [answer for answer in answers if answer.item not in withdrawn]
     counted = _without_overruled(counted, view)
-    consensus = combine_answers(counted, classes, view.settings.consensus, decided_labels)
+    several = view.settings.several
+    consensus = combine_answers(
+        counted, classes, view.settings.consensus, decided_labels, several=several
+    )
     if withdrawn:
         # A withdrawn item keeps a label, but its answers must not change the labels of other items,
         # as they would through the weights that Dawid-Skene gives to annotators.
         set_aside = [answer for answer in answers if answer.item in withdrawn]
-        consensus = combine_answers(set_aside, classes, ConsensusMethod.MAJORITY) | consensus
+        majority = combine_answers(set_aside, classes, ConsensusMethod.MAJORITY, several=several)
+        consensus = majority | consensus
 
     left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
     return CampaignSnapshot(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
-from teeter.campaigns.classes import as_class_name
+from teeter.campaigns.classes import label_text
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.items.items import read_content
 from teeter.campaigns.learning.rounds import RoundSettings
@@ -25,7 +26,7 @@ from teeter.campaigns.records import (
     RecentAnswer,
     SuspectLabel,
 )
-from teeter.campaigns.review.annotators import measure_agreement
+from teeter.campaigns.review.annotators import measure_agreement, measure_agreement_on_sets
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.status import count_unencoded, measure_bulk_agreement
 from teeter.campaigns.store import Part, Reading, Writing, cached_by
@@ -107,7 +108,7 @@ class Review(Part):
     def decide(
         self,
         item: str,
-        label: str | None,
+        label: str | Collection[str] | None,
         reviewer: str = DEFAULT_ANNOTATOR,
         *,
         comment: str | None = None,
@@ -116,7 +117,8 @@ class Review(Part):
 
         Args:
             item: the item's id.
-            label: a class; None if the item does not belong.
+            label: a class, or all labels if items may have several; None if the item does not
+                belong.
             reviewer: who decides.
             comment: a remark to store with it.
 
@@ -127,12 +129,14 @@ class Review(Part):
         require_valid_unicode(comment or "", "comment")
         decision = Decision(
             str(item),
-            None if label is None else as_class_name(label),
+            None if label is None else label_text(label, several=self._campaign.settings.several),
             reviewer,
             comment or None,
         )
 
         with self._campaign.writing() as change:
+            if decision.label is not None and change.settings.several:
+                decision = replace(decision, label=change.classes.find(decision.label)[1])
             current = change.decisions.for_item(decision.item)
             if current == decision and current.number is not None:
                 return AnswerReceipt(current.number, recorded=False)
@@ -194,6 +198,9 @@ class Review(Part):
         snapshot = self.snapshot(view)
         labels = snapshot.measuring_labels
         weights = view.models.newest_weights(1)
+        # Labels that go together are not mistaken for each other: see Status.by_label.
+        if view.settings.several:
+            return []
         # While features are computed, the places of a model's items are not known.
         if not weights or count_unencoded(view):
             return []
@@ -255,4 +262,7 @@ class Review(Part):
         answers = self.snapshot(view).without_withdrawn().answers
         # Whoever saw the same prediction agrees because of it.
         blind = [answer for answer in answers if answer.origin.is_blind]
-        return measure_agreement(blind, view.classes.names())
+        classes = view.classes.names()
+        if view.settings.several:
+            return measure_agreement_on_sets(blind, classes)
+        return measure_agreement(blind, classes)

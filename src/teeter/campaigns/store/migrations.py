@@ -94,12 +94,17 @@ CREATE TABLE near_copies (
 )""")
 
 
+def _add_sets_of_labels(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE classes ADD COLUMN members TEXT")
+
+
 # Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(9, "initial", _create_tables),
     Migration(10, "answered requests dropped", _drop_answered_requests),
     Migration(11, "origins of answers", _add_origins),
     Migration(12, "near copies", _add_near_copies),
+    Migration(13, "sets of labels", _add_sets_of_labels),
 )
 """All migrations, in the order of their versions."""
 

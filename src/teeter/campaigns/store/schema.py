@@ -68,6 +68,8 @@ classes = _own_table(
     "classes",
     _integer("position"),
     _text("name"),
+    # The positions of the classes in a set of labels, JSON; NULL: a class. See ClassQueries.find.
+    Column("members", Text),
     UniqueConstraint("campaign_id", "name"),
 )
 

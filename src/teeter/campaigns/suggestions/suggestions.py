@@ -23,6 +23,7 @@ from teeter.campaigns.suggestions.sources import (
     store_predictions,
     visible_suggestions,
 )
+from teeter.errors import InputError
 
 _MEASURE_SECONDS = 10.0
 """How long a measured accuracy of a source is used. Measuring reads all answers."""
@@ -52,6 +53,7 @@ class Suggestions(Part):
         Raises:
             InputError: they cannot be read, or none is about an item and class of the campaign.
         """
+        self._require_one_label()
         with self._campaign.reading() as view:
             classes = view.classes.names()
         detail = {}
@@ -89,6 +91,7 @@ class Suggestions(Part):
             InputError: the items are no texts.
             ServerError: the server refuses the requests, or cannot be reached.
         """
+        self._require_one_label()
         return ask_language_model(
             self._campaign,
             model,
@@ -97,6 +100,13 @@ class Suggestions(Part):
             again=again,
             progress=progress,
         )
+
+    def _require_one_label(self) -> None:
+        if self._campaign.settings.several:
+            raise InputError(
+                "Suggestions are for items that have one label: items of this campaign may have "
+                "several."
+            )
 
     def sources(self) -> list[SourceReport]:
         """Return the sources of suggestions, and how often annotators agree with each."""

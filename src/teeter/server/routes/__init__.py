@@ -51,6 +51,7 @@ Name = Annotated[
 
 ItemId = Annotated[str, Field(min_length=1, max_length=4096)]
 Label = Annotated[str, Field(max_length=1000)]
+Labels = Annotated[list[Label], Field(max_length=1000)]
 SheetField = Annotated[str, Form(max_length=1000, description="The sheet of a spreadsheet.")]
 Comment = Annotated[str, Field(max_length=10_000)]
 

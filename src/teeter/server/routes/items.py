@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
+from teeter.campaigns.classes import label_text
 from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.items.find_items import Similarities
 from teeter.campaigns.records import (
@@ -46,7 +47,7 @@ from teeter.server.access.permissions import (
     permissions_in,
 )
 from teeter.server.pages import open_campaign_page, wants_part
-from teeter.server.routes import ItemId, RequestBody, ShallowJson, SheetField
+from teeter.server.routes import ItemId, Label, RequestBody, ShallowJson, SheetField
 from teeter.server.uploads import image_response, save_upload
 from teeter.server.worker.background import ADD_ITEMS, CHANGE_ITEM, COMPARE_ITEMS, wait_for
 
@@ -296,12 +297,15 @@ def answer_item(
     user: User,
     *,
     id: Annotated[str, Form(max_length=4096)],
-    label: Annotated[str, Form(max_length=1000)] = "",
+    label: Annotated[list[Label], Form(max_length=1000)] = [],  # noqa: B006  FastAPI copies it
     kind: Annotated[AnswerKind, Form()] = AnswerKind.LABEL,
 ) -> Response:
     """Record an answer from the page of an item."""
+    text = next(iter(label), None)
+    if campaign.settings.several and kind is AnswerKind.LABEL:
+        text = label_text(label, several=True)
     # The page of an item shows what the model predicts.
-    campaign.answer(Answer(id, user, kind, label or None, origin=AnswerOrigin.SEEN))
+    campaign.answer(Answer(id, user, kind, text or None, origin=AnswerOrigin.SEEN))
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 

@@ -16,6 +16,7 @@ from teeter.campaigns.asking.questions import (
     recent_answers,
 )
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.classes import label_text
 from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.records import (
     MOST_AT_ONCE,
@@ -38,7 +39,7 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
-from teeter.server.routes import Comment, ItemId, Label, RequestBody, UndoIn
+from teeter.server.routes import Comment, ItemId, Label, Labels, RequestBody, UndoIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -56,8 +57,8 @@ class AnswerIn(RequestBody):
 
     item: ItemId
     kind: AnswerKind = AnswerKind.LABEL
-    label: Label | None = None
-    """The class, if the kind is ``label``."""
+    label: Label | Labels | None = None
+    """The class, if the kind is ``label``; a list of all labels if items may have several."""
     comment: Comment | None = None
     suggestion: ShownSuggestionIn | None = None
     """The suggestion that the annotator saw; None if none was shown."""
@@ -71,7 +72,7 @@ class BulkAnswerIn(RequestBody):
     """One class for many items."""
 
     items: list[ItemId] = Field(min_length=1, max_length=MOST_AT_ONCE)
-    label: Label
+    label: Label | Labels
 
 
 class ConfirmationIn(RequestBody):
@@ -184,7 +185,10 @@ def record_answer(
     Sent again, for example because a response was lost, it counts once.
     """
     origin = AnswerOrigin(body.origin)
-    answer = Answer(body.item, user, body.kind, body.label, body.comment, origin=origin)
+    label = (
+        None if body.label is None else label_text(body.label, several=campaign.settings.several)
+    )
+    answer = Answer(body.item, user, body.kind, label, body.comment, origin=origin)
     shown = None
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)

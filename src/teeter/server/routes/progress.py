@@ -28,7 +28,7 @@ from teeter.campaigns.records import (
     ModelRound,
     Permission,
 )
-from teeter.campaigns.status import describe_bulk_answers, describe_comparison
+from teeter.campaigns.status import describe_bulk_answers, describe_comparison, describe_f1
 from teeter.classifier import Prediction
 from teeter.encoders import AUTO, encoders, is_installed, require_own_encoder
 from teeter.encoders import names as encoder_names
@@ -107,6 +107,7 @@ def show_progress(
         accuracy_curve=accuracy_chart(accuracies),
         last_round=progress.rounds[-1] if progress.rounds else None,
         confusion=confusion,
+        f1=describe_f1(status),
         measured=sum(row.accuracy.total for row in confusion if row.accuracy is not None),
         most_columns=_MOST_COLUMNS,
         bulk_answers=status.bulk_agreement and describe_bulk_answers(status.bulk_agreement),
@@ -213,7 +214,7 @@ def train_from_page(request: Request, campaign: CampaignToManage) -> Response:
     status = campaign.status()
     if status.unencoded:
         return PlainTextResponse("A model can be trained when all items are encoded.")
-    if sum(count > 0 for count in status.by_class.values()) < 2:
+    if len({consensus.label for consensus in campaign.labels().values()}) < 2:
         return PlainTextResponse("Training needs labels of at least two classes.")
 
     get_workspace(request).train(campaign)

@@ -29,7 +29,7 @@ from teeter.server.access.permissions import (
     get_workspace,
 )
 from teeter.server.pages import QUESTIONS_ON_PAGE, LabelMode, open_campaign_page
-from teeter.server.routes import Comment, ItemId, Label, RequestBody, UndoIn
+from teeter.server.routes import Comment, ItemId, Label, Labels, RequestBody, UndoIn
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 page_router = APIRouter(include_in_schema=False)
@@ -39,8 +39,9 @@ class DecisionIn(RequestBody):
     """A decision on the label of an item, which overrides all answers."""
 
     item: ItemId
-    label: Label | None = None
-    """The class; None if the item does not belong in the campaign."""
+    label: Label | Labels | None = None
+    """The class, or a list of all labels if items may have several; None if the item does not
+    belong in the campaign."""
     comment: Comment | None = None
 
 

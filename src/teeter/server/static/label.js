@@ -9,6 +9,7 @@ import { apiUrl, breakable, byId, element, imageUrl, percent, requestJson, showI
 
 const isReviewing = start.mode === "suspects";
 const isDeciding = start.mode === "decide";
+const hasSeveral = start.several;  // items may have several labels: keys choose them, Enter confirms
 
 const FETCHED = 40;  // items that one request asks for
 const LOW = 12;  // fetch more when fewer are left
@@ -42,8 +43,9 @@ const adding = byId("adding");  // null for those who may not add a class
 const HIDDEN_KEY = "teeter-suggestions-hidden";
 const suggestSwitch = byId("suggest");  // null if the campaign has no suggestions
 
+const chosen = new Set();  // labels that are chosen and not confirmed yet
 const buttons = start.classes.map(makeClassButton);
-const finder = new ClassFinder(buttons, (name) => answer("label", name));
+const finder = new ClassFinder(buttons, choose);
 
 // ---- Sending
 
@@ -212,6 +214,47 @@ function showNext() {
   if (queue.length < LOW && canFetch) fetchItems();
 }
 
+// ---- Labels of items that may have several
+
+// The text that stands for a set of labels everywhere; see join_labels in campaigns/records.py.
+const NO_LABELS = "(none)";
+const splitLabels = (label) => (label === NO_LABELS ? [] : label.split(";"));
+const joinLabels = (names) => start.classes.map(({ name }) => name).filter((name) => names.has(name)).join(";") || NO_LABELS;
+
+// What people read of an answer.
+function showLabel(label) {
+  if (!hasSeveral || !label) return label;
+  return label === NO_LABELS ? "none of these" : label.replaceAll(";", ", ");
+}
+
+function choose(name) {
+  if (!hasSeveral) return answer("label", name);
+  if (!current) return;
+
+  if (!chosen.delete(name)) chosen.add(name);
+  finder.clear();
+  drawChosen();
+}
+
+function confirmLabels() {
+  if (current) answer("label", joinLabels(chosen));
+}
+
+function drawChosen() {
+  // Suggested labels are outlined and never chosen beforehand: whoever sees a choice tends to keep it.
+  const predicted = current?.pick?.predicted ?? current?.predicted;
+  const suggested = new Set(predicted && hasSeveral ? splitLabels(predicted) : []);
+  for (const button of buttons) {
+    const { label } = button.dataset;
+    button.setAttribute("aria-pressed", String(chosen.has(label)));
+    button.classList.toggle("suggested", suggested.has(label));
+    button.setAttribute("aria-description", suggested.has(label) ? "predicted" : "");
+  }
+  const confirm = byId("confirm");
+  confirm.disabled = !current;
+  byId("chosen").textContent = current ? showLabel(joinLabels(chosen)) : "";
+}
+
 // ---- Answers
 
 function answer(kind, label) {
@@ -347,6 +390,14 @@ function draw() {
     button.classList.toggle("current", Boolean(current?.answer) && button.dataset.label === current.answer);
     button.disabled = !current;
   }
+  if (hasSeveral) {
+    chosen.clear();
+    // Somebody's answer that is looked at again is changed from what it is.
+    const known = start.classes.map(({ name }) => name);
+    const before = current?.answer ? splitLabels(current.answer) : [];
+    for (const name of before) if (known.includes(name)) chosen.add(name);
+    drawChosen();
+  }
 
   drawCopies();
   drawSuggestion();
@@ -408,10 +459,10 @@ function describeSource({ source, probability, accuracy }) {
 }
 
 function describeMode() {
-  if (current.isCorrection) return `You answered ${current.answer}. Choose another answer, or press space to keep it.`;
-  if (current.isSuspect) return `Labelled ${current.answer} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
-  if (current.undone) return `${current.undone} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
-  if (isDeciding && current.answers) return Object.entries(current.answers).map(([annotator, answer]) => `${annotator}: ${answer}`).join(" · ");
+  if (current.isCorrection) return `You answered ${showLabel(current.answer)}. Choose another answer, or press space to keep it.`;
+  if (current.isSuspect) return `Labelled ${showLabel(current.answer)} (${percent(current.chance)} likely), predicted ${showLabel(current.predicted)}.`;
+  if (current.undone) return `${showLabel(current.undone)} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
+  if (isDeciding && current.answers) return Object.entries(current.answers).map(([annotator, answer]) => `${annotator}: ${showLabel(answer)}`).join(" · ");
   return null;
 }
 
@@ -463,7 +514,7 @@ function drawWhy() {
 }
 
 function describeSuspect() {
-  return `A model trained without this label gives it a probability of ${percent(current.chance)} and predicts ${current.predicted}.`;
+  return `A model trained without this label gives it a probability of ${percent(current.chance)} and predicts ${showLabel(current.predicted)}.`;
 }
 
 function drawPick(why, isOpen) {
@@ -501,6 +552,7 @@ function describeReason() {
   const { predicted, probability } = current.pick;
   const [first, second] = predictedShares();
   if (predicted === null) return ["Chosen to cover the data, when there was no model yet."];
+  if (hasSeveral) return ["The model expects ", nameClass(showLabel(predicted)), ` (${percent(probability)} sure of all of it).`];
   if (first[1] >= SURE) return ["The model expects ", nameClass(first[0]), ". Your answer shows whether it is right."];
   if (second) return ["The model is unsure between ", nameClass(first[0]), " and ", nameClass(second[0]), "."];
   return ["The model is unsure about this item: ", nameClass(predicted), " has ", percent(probability), "."];
@@ -526,10 +578,10 @@ function drawAnswers(why) {
   }
 
   const lines = Object.entries(current.answers).map(([annotator, answer]) => element("li", {},
-    element("b", { text: answer }),
+    element("b", { text: showLabel(answer) }),
     element("span", { text: annotator })));
   const label = current.label
-    ? `Until you decide, the label of this item is ${current.label} (confidence ${percent(current.confidence)}).`
+    ? `Until you decide, the label of this item is ${showLabel(current.label)} (confidence ${percent(current.confidence)}).`
     : "Until you decide, this item is left out.";
 
   why.append(element("ul", { class: "given" }, ...lines), element("p", { class: "soft", text: label }));
@@ -552,7 +604,7 @@ function drawProbabilities(why) {
     const bar = element("i");
     bar.style.width = `${100 * share}%`;
     rows.append(
-      element("span", {}, ...breakable(name)),
+      element("span", {}, ...breakable(showLabel(name))),
       element("div", { class: "track" }, bar),
       element("span", { class: "number", text: percent(share) }));
   }
@@ -566,7 +618,7 @@ function drawNeighbours(why) {
 
   const isImage = current.content.kind === "image";
   const lines = neighbours.map((neighbour) => element("li", {},
-    element("b", { text: neighbour.label, title: neighbour.label }),
+    element("b", { text: showLabel(neighbour.label), title: showLabel(neighbour.label) }),
     isImage
       ? element("img", { src: imageUrl(neighbour.item), alt: neighbour.item })
       : element("span", { text: neighbour.content || neighbour.item })));
@@ -603,7 +655,7 @@ function makeRecentLine(entry) {
     on: { click: () => change(entry) },
   });
 
-  const given = question.copied ? `${answer} × ${question.copied + 1}` : answer;
+  const given = question.copied ? `${showLabel(answer)} × ${question.copied + 1}` : showLabel(answer);
   return element("li", {}, mark, element("b", { text: given, title: given }), ...content, button);
 }
 
@@ -614,6 +666,7 @@ const actions = {
   unsure: () => answer("unsure"),
   flag: () => answer("flag"),
   keep: () => answer("keep"),
+  confirm: confirmLabels,
   undo,
   help: () => byId("help").showModal(),
 };
@@ -649,7 +702,7 @@ function makeClassButton({ name, shortcut, description }) {
     "data-label": name,
     "aria-keyshortcuts": key,
     title: description || null,
-    on: { click: (event) => { releaseFocus(event); answer("label", name); } },
+    on: { click: (event) => { releaseFocus(event); choose(name); } },
   });
 
   if (key) button.append(element("kbd", { text: key }));
@@ -687,11 +740,11 @@ function onKey(event) {
 }
 
 function actionFor(event) {
-  if (event.key === "Enter") return openComment;
+  if (event.key === "Enter") return hasSeveral ? confirmLabels : openComment;
   if (typesToFind) return actionWhileFinding(event);
 
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (classByKey.has(key)) return () => answer("label", classByKey.get(key));
+  if (classByKey.has(key)) return () => choose(classByKey.get(key));
   if (key === "/" && finder.isThere) return () => finder.focus();
   return actionByKey.get(key);
 }

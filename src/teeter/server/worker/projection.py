@@ -17,6 +17,7 @@ from safetensors.numpy import load
 import teeter
 from teeter.base.files import atomic_write
 from teeter.campaigns.learning.rounds import RoundState
+from teeter.campaigns.learning.saved_models import predicted_names
 from teeter.errors import MissingExtraError
 
 FloatArray = npt.NDArray[np.float32]
@@ -130,7 +131,13 @@ def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
     predicted = np.full(len(coordinates), -1, dtype="<i4")
     if state.weights is not None:
         # Items that were added after the training have no prediction yet.
-        predicted_before = load(state.weights)["predicted"]
+        arrays = load(state.weights)
+        predicted_before = arrays["predicted"]
+        if "sets" in arrays:
+            # In the numbers of MapLabels.classes: those of the model come after the classes.
+            sets = predicted_names(arrays, state.classes)
+            names = list(dict.fromkeys([*state.classes, *sets]))
+            predicted_before = np.array([names.index(name) for name in sets])[predicted_before]
         predicted[: len(predicted_before)] = predicted_before
     predicted[sorted(state.withdrawn | state.unreadable)] = -1
 
@@ -194,7 +201,16 @@ def _compute_ldm(state: RoundState) -> FloatArray:
     for start in range(0, len(mapped), MAX_ROWS):
         rows = mapped[start : start + MAX_ROWS]
         features = state.features[rows]
-        ldm[rows] = teeter.ldm(features, weight, arrays["bias"], rays=_RAYS)
+        if "cuts" not in arrays:
+            ldm[rows] = teeter.ldm(features, weight, arrays["bias"], rays=_RAYS)
+            continue
+        outputs = teeter.Outputs(
+            features=features,
+            weight=weight,
+            bias=arrays["bias"] - arrays["cuts"],
+            several=True,
+        )
+        ldm[rows] = teeter.scores("ldm", outputs, options={"rays": _RAYS})
     return ldm
 
 

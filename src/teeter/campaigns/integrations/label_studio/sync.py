@@ -205,6 +205,11 @@ class LabelStudio:
         Raises:
             InputError: an argument is invalid, or the URL is missing.
         """
+        if campaign.settings.several:
+            raise InputError(
+                "Items of this campaign may have several labels, which the sync with Label Studio "
+                "does not know yet: export them in the format label-studio instead."
+            )
         if n < 1:
             raise InputError(f"Cannot keep {n} items in Label Studio: ask for 1 or more.")
 

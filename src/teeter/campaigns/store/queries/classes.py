@@ -12,7 +12,13 @@ from sqlalchemy import bindparam, select
 from teeter.base.array_types import Vectors
 from teeter.base.registry import did_you_mean, require_known
 from teeter.campaigns.items.item import require_valid_unicode
-from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.records import (
+    LABEL_SEPARATOR,
+    NO_LABELS,
+    ClassDescription,
+    join_labels,
+    split_labels,
+)
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import (
@@ -57,6 +63,16 @@ def require_distinct_names(new_names: Sequence[str], names: Sequence[str] = ()) 
             )
 
 
+def require_no_sets(names: Sequence[str]) -> None:
+    """Raise InputError if the name of a label cannot be told from a set of several."""
+    for name in names:
+        if LABEL_SEPARATOR in name or name.strip() == NO_LABELS:
+            raise InputError(
+                f"The label {name!r} cannot be told from a set of labels, which are written "
+                f"a{LABEL_SEPARATOR}b and {NO_LABELS}: choose another name."
+            )
+
+
 def find_alike(name: str, names: Sequence[str]) -> str | None:
     """Return the first of some names that a reader takes for this one; None if there is none."""
     folded = _fold_name(name)
@@ -74,7 +90,12 @@ def _fold_name(name: str) -> str:
 
 
 class ClassQueries(Queries):
-    """The classes that items can be labelled with, in the order in which they were added."""
+    """The classes that items can be labelled with, in the order in which they were added.
+
+    Where items may have several labels, the sets of two or more labels and the empty one are stored
+    as rows of their own when an answer first has them, so that everything that has a label has a
+    row and a name for it.
+    """
 
     def names(self) -> list[str]:
         """Return the names of the classes, in their order."""
@@ -82,7 +103,8 @@ class ClassQueries(Queries):
 
     def row_ids(self) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
-        in_order = self._own(schema.classes).order_by(CLASSES.position)
+        own = self._own(schema.classes).where(CLASSES.members.is_(None))
+        in_order = own.order_by(CLASSES.position)
         return {row.name: row.id for row in self._execute(in_order)}
 
     def row_id(self, name: str | None) -> int:
@@ -92,13 +114,20 @@ class ClassQueries(Queries):
     def find(self, name: str | None) -> tuple[int, str]:
         """Return the row id of a class and its name, also by a name that it had before.
 
-        Pages, files and projects in Label Studio may still have the old name.
+        Pages, files and projects in Label Studio may still have the old name. Where items may have
+        several labels, the name is that of a set: its labels in any order. The name that is
+        returned has them in their own. A set that is new is stored.
 
         Raises:
             UnknownNameError: there is no class of that name.
-            InputError: the name is not a string that a class can have.
+            InputError: the name is not a string that a class can have, or has a label twice.
         """
         require_valid_unicode(name or "", "class")
+        if self._transaction.settings.several:
+            return self._find_set(str(name))
+        return self._find_class(name)
+
+    def _find_class(self, name: str | None) -> tuple[int, str]:
         row_id = self._scalar(_ROW_ID, {"campaign_id": self._campaign_id, "name": name})
         if row_id is not None:
             return int(row_id), str(name)
@@ -109,6 +138,28 @@ class ClassQueries(Queries):
         raise UnknownNameError(
             f"No class is called {name!r}. {did_you_mean(str(name), self.names())}"
         )
+
+    def _find_set(self, text: str) -> tuple[int, str]:
+        given = [self._find_class(name)[1] for name in split_labels(text)]
+        for name in given:
+            if given.count(name) > 1:
+                raise InputError(f"The label {name!r} is given twice in {text!r}: give it once.")
+
+        row_ids = self.row_ids()
+        positions = [position for position, name in enumerate(row_ids) if name in given]
+        if len(given) == 1:
+            return row_ids[given[0]], given[0]
+
+        name = join_labels(name for name in row_ids if name in given)
+        row_id = self._scalar(_ROW_ID, {"campaign_id": self._campaign_id, "name": name})
+        if row_id is None:
+            row_id = self._insert(
+                schema.classes,
+                position=-1,
+                name=name,
+                members=json.dumps(positions),
+            )
+        return int(row_id), name
 
     def former_names(self) -> dict[str, str]:
         """Return the current name of classes by each name that they, or parts of them, had."""
@@ -180,8 +231,19 @@ class ClassQueries(Queries):
             CLASSES.id == row_ids[name],
             name=stripped,
         )
+        if self._transaction.settings.several:
+            require_no_sets([stripped])
+            self._rename_sets()
         detail = {"from": name, "to": stripped}
         self._note(who, _RENAMED, detail)
+
+    def _rename_sets(self) -> None:
+        """Give all sets of labels the names that follow from those of their labels."""
+        names = self.names()
+        query = self._own(schema.classes).where(CLASSES.members.is_not(None))
+        for row in self._execute(query).all():
+            name = join_labels(names[position] for position in json.loads(row.members))
+            self._update(schema.classes, CLASSES.id == row.id, name=name)
 
     def uses(self, row_id: int) -> dict[str, int]:
         """Return how many answers, decisions and suggestions name a class, now or earlier."""
@@ -240,6 +302,8 @@ class ClassQueries(Queries):
         Raises:
             InputError: a name is blank, or like that of another class.
         """
+        if self._transaction.settings.several:
+            require_no_sets(names)
         # Read once: a campaign may have thousands of classes.
         positions = {name: position for position, name in enumerate(self.names())}
         require_distinct_names([name.strip() for name in names], list(positions))
