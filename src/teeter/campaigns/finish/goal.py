@@ -43,8 +43,8 @@ _QUANTILES = (0.1, 0.9)
 
 _WIDENING = 1.2
 """The interval is so much wider on both sides, because later models and batches vary, too. Without
-it, 62 % (SMS Spam) and 74 % (digits) of the intervals held in simulated campaigns; with it, 82 % and
-89 %.
+it, 62 % (SMS Spam) and 74 % (digits) of the intervals held in simulated campaigns; now 82 % and
+89 % do.
 """
 
 _USUAL_SLOPE = 1.0
