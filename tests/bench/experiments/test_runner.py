@@ -465,7 +465,7 @@ def test_variants_run(values: dict[str, Any], tmp_path: Path) -> None:
     first = run.rounds[0]
     assert (first.validation is not None) == bool(setting.validation)
     if "ensemble" in setting.strategies:
-        votes = {round_.strategy: round_.vote for round_ in run.rounds}
+        votes = {round_.strategy: round_.ensemble_accuracy for round_ in run.rounds}
         assert votes["random"] is None
         assert 0 <= votes["ensemble"] <= 1
 

@@ -28,10 +28,14 @@ def find_items(client: TestClient, **query: Any) -> list[str]:
 
 def is_prediction_hidden(question: dict[str, Any]) -> bool:
     """Return whether a question says nothing about what the model makes of it."""
-    assert set(question) == {"item", "content", "pick", "suggestion", "explanation"}
+    assert set(question) == {"item", "content", "pick", "copies", "suggestion", "explanation"}
+    assert not question["copies"], "these items have no near copies"
     assert set(question["content"]) == {"kind", "text", "characters", "features", "columns"}
     pick = question["pick"]
-    assert set(pick) == {"arm", "rank", "is_shared", "scores", "predicted", "probability"}
+    assert set(pick) == {
+        *("arm", "rank", "is_shared", "is_sample", "is_counted"),
+        *("scores", "predicted", "probability"),
+    }
 
     assert question["suggestion"] is None, "the campaign has no source of suggestions"
     hidden = (pick["scores"], pick["predicted"], pick["probability"], question["explanation"])
