@@ -117,9 +117,11 @@ class Judges(Part):
         """
         self.report()
         with self._campaign.writing() as change:
-            if change.finishes.is_auditing():
-                answered = _count_draws(change, self._campaign.review.snapshot(change))
-                change.finishes.set_asked_draws(1, answered, who)
+            audit = load_finish(change, 1)
+            if audit is not None and change.finishes.is_auditing():
+                snapshot = self._campaign.review.snapshot(change)
+                state = SetState.read(audit, snapshot, change.classes.names())
+                change.finishes.set_asked_draws(1, state.n_draws, who)
                 change.picks.remove_all_ready()
         return self.report()
 
@@ -131,12 +133,6 @@ class Judges(Part):
         """
         if self.is_running():
             raise InputError(f"{reason}: end the audit first.")
-
-
-def _count_draws(view: Reading, snapshot: CampaignSnapshot) -> int:
-    audit = load_finish(view, 1)
-    assert audit is not None  # checked by the caller
-    return SetState.read(audit, snapshot, view.classes.names()).n_draws
 
 
 @dataclass(frozen=True, eq=False)
