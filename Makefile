@@ -6,7 +6,8 @@ LABEL_STUDIO := $(VENV)/label-studio/bin/label-studio
 LOWEST := $(VENV)/lowest
 LOWEST_TORCH ?= --torch-backend=cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Compiled when it is first imported, a package costs less than compiled whole.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 # Compiled files halve the time that every test process takes to start.
 export PYTHONDONTWRITEBYTECODE :=

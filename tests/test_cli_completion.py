@@ -93,7 +93,10 @@ def test_it_is_installed_where_the_shell_looks(
     )
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "shell",
+    ["bash", *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("zsh", "fish"))],
+)
 def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, str]) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")

@@ -54,7 +54,9 @@ def label_at_random(folder: Path, name: str, seed: int, merged: tuple[str, str] 
     return campaign
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+)
 def test_a_merged_campaign_is_like_one_labelled_so_from_the_start(
     tmp_path: Path, seed: int
 ) -> None:
@@ -79,7 +81,7 @@ def test_a_merged_campaign_is_like_one_labelled_so_from_the_start(
     assert campaign.labels() == twin.labels(), "earlier answers were merged, too"
 
 
-@pytest.mark.parametrize("head", ["pool", "linear", "mlp"])
+@pytest.mark.parametrize("head", ["pool", "linear", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_model_predicts_after_a_merge_and_picks_name_classes_that_are_there(
     tmp_path: Path, head: str
 ) -> None:

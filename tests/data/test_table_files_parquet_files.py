@@ -148,7 +148,9 @@ def test_one_column_may_have_a_dictionary_and_another_differences(tmp_path: Path
     assert read_parquet(path) == table
 
 
-@pytest.mark.parametrize("name", ["column", "column.list.element"])
+@pytest.mark.parametrize(
+    "name", ["column", pytest.param("column.list.element", marks=pytest.mark.slow)]
+)
 def test_equal_texts_encoded_by_their_differences_are_refused_in_little_memory(
     name: str, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from server.browsers import (
     MARKS,
     PHONE,
@@ -96,6 +98,7 @@ def test_keys_choose_labels_and_enter_confirms_them(browser: Any, tmp_path: Path
     assert not problems
 
 
+@pytest.mark.slow
 def test_predicted_labels_are_outlined_and_not_chosen(browser: Any, tmp_path: Path) -> None:
     file = make_campaign(tmp_path / "messages.teeter", answered=40)
     problems: list[str] = []
@@ -121,6 +124,7 @@ def test_predicted_labels_are_outlined_and_not_chosen(browser: Any, tmp_path: Pa
     assert not problems
 
 
+@pytest.mark.slow
 def test_the_other_pages_show_sets_of_labels(browser: Any, tmp_path: Path) -> None:
     file = make_campaign(tmp_path / "messages.teeter", answered=40)
     problems: list[str] = []

@@ -388,7 +388,7 @@ def test_what_people_do_later_never_makes_a_promise_for_the_file_false(state: Fi
             assert result.counted_limit <= FILE_TERMS.error * result.counted
 
 
-@pytest.mark.parametrize("outside", [0, 60])
+@pytest.mark.parametrize("outside", [pytest.param(0, marks=pytest.mark.slow), 60])
 def test_a_promise_for_the_file_is_broken_no_more_often_than_allowed(outside: int) -> None:
     generator = np.random.default_rng(3)
     campaigns = 200

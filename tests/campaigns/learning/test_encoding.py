@@ -144,6 +144,7 @@ def encode_first_part(campaign: Campaign) -> None:
         RecordingEncoder.interrupt_after = None
 
 
+@pytest.mark.slow
 def test_control_items_of_a_sorted_file_are_a_random_sample_of_all_its_items(
     tmp_path: Path,
 ) -> None:

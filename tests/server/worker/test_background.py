@@ -143,6 +143,7 @@ def test_errors_of_users_and_of_ours_are_distinguished(
     assert "worker_processes.py" in caplog.text, "the traceback of the worker process"
 
 
+@pytest.mark.slow
 def test_a_request_that_kills_the_process_every_time_is_given_up(
     light_worker: BackgroundWorker,
 ) -> None:
