@@ -128,6 +128,41 @@ def ever_outside(low: Floats, high: Floats, truth: float) -> float:
     return float(((low > truth) | (high < truth)).any(axis=1).mean())
 
 
+def ppi_intervals(confidences: Floats, drawn: Integers, right: Booleans) -> tuple[Floats, Floats]:
+    """Return PPI++ estimates of a judge's accuracy, and half the widths of their intervals.
+
+    The confidences predict whether a label is right. What they predict of all items is corrected by
+    the drawn ones, with the weight that makes the variance smallest [Angelopoulos et al. 2023].
+
+    Args:
+        confidences: (N,) of all items.
+        drawn: (T, n) the items drawn in each audit, fewer than N.
+        right: (T, n) whether their labels are right.
+
+    Returns:
+        (T, n) both, after each of the draws.
+    """
+    size = len(confidences)
+    counts = np.arange(1, drawn.shape[1] + 1)
+    left = size - counts
+    said = confidences[drawn]
+    sum_said = said.cumsum(axis=1)
+    squares_said = (said**2).cumsum(axis=1)
+    share = right.cumsum(axis=1) / counts
+    mean_said = sum_said / counts
+    variance_said = squares_said / counts - mean_said**2
+    covariance = (said * right).cumsum(axis=1) / counts - mean_said * share
+
+    mean_left = (confidences.sum() - sum_said) / left
+    variance_left = ((confidences**2).sum() - squares_said) / left - mean_left**2
+    best_weight = covariance / ((1 + counts / left) * confidences.var(ddof=1))
+    weight = np.clip(best_weight, 0, 1)
+    estimate = share + weight * (mean_left - mean_said)
+    residual = share * (1 - share) - 2 * weight * covariance + weight**2 * variance_said
+    variance = weight**2 * variance_left / left + np.maximum(residual, 0) / counts
+    return estimate, Z * np.sqrt(variance)
+
+
 def simulate(judged: Judged, times: int, seed: int) -> dict[str, object]:
     """Return how often each interval missed the truth, and how wide it was."""
     generator = np.random.default_rng(seed)
@@ -156,15 +191,7 @@ def simulate(judged: Judged, times: int, seed: int) -> dict[str, object]:
     wilson = ever_outside((centre - half)[:, later], (centre + half)[:, later], truth)
     widths["Wilson, one look"] = [float(2 * half[:, n - 1].mean()) for n in LOOKS]
 
-    # PPI++: what the confidences predict, corrected by the draws, with the best weight.
-    said = judged.confidences[drawn]
-    mean_said = said.cumsum(axis=1) / counts
-    variance_said = (said**2).cumsum(axis=1) / counts - mean_said**2
-    covariance = (said * right).cumsum(axis=1) / counts - mean_said * share
-    weight = np.clip(covariance / np.maximum(variance_said, 1e-12), 0, 1)
-    estimate = share + weight * (judged.confidences.mean() - mean_said)
-    variance = share * (1 - share) - 2 * weight * covariance + weight**2 * variance_said
-    half = Z * np.sqrt(np.maximum(variance, 0) / counts)
+    estimate, half = ppi_intervals(judged.confidences, drawn, right)
     ppi = ever_outside((estimate - half)[:, later], (estimate + half)[:, later], truth)
     ppi_once = {
         n: ever_outside((estimate - half)[:, n - 1 : n], (estimate + half)[:, n - 1 : n], truth)
