@@ -484,6 +484,8 @@ class Campaign(CampaignStore):
             # Loads strategies, which takes too long for a transaction.
             _replace_settings(self.settings, changes).require_strategy()
 
+        if "goal" in changes and changes["goal"] != self.settings.goal:
+            self.judges.require_ended("The goal of an audit is set before its first draw")
         with self.writing() as change:
             # Checked with what is stored: another process may have changed other settings.
             changed = _replace_settings(change.settings, changes)

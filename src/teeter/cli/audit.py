@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _LISTED = 10
 
 
-@with_settings("show", "instructions")
+@with_settings("show", "instructions", "goal")
 def audit(
     source: Annotated[
         str,
@@ -145,6 +145,7 @@ def _report(file: str, *, end: bool, html: Path | None, as_json: bool) -> None:
     """Print the report of an audit."""
     with open_campaign(file) as opened:
         report = opened.judges.end() if end else opened.judges.report()
+        goal = opened.finish.goal()
         page = "" if html is None else opened.judges.page()
 
     if html is not None:
@@ -155,6 +156,8 @@ def _report(file: str, *, end: bool, html: Path | None, as_json: bool) -> None:
         echo_json(report)
     else:
         _print_report(report)
+        for sentence in goal.sentences if goal is not None else ():
+            echo_wrapped(sentence)
         if end:
             typer.echo(f"The audit is over. To label the rest: teeter serve {shlex.quote(file)}")
         elif report.is_running:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from campaigns.finish.audits import SECRET, answer_rightly, make_audit, make_rows
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.finish.certificate import certificate_page
-from teeter.campaigns.records import ItemColumns
+from teeter.campaigns.finish.certificate import certificate_page, make_certificate
+from teeter.campaigns.records import ItemColumns, Purpose
 from teeter.errors import InputError, UnknownNameError
 
 
@@ -163,6 +164,17 @@ def test_several_people_answer_a_fifth_of_the_items(tmp_path: Path) -> None:
     assert people.value == 1
     assert people.items == len(shared)
 
+    campaign.judges.end()
+    agreement = campaign.review.agreement().observed
+    report = replace(campaign.finish.look(), covered=1)
+    content = make_certificate(
+        report, campaign="audit", issued="", classes=["ham", "spam"], agreement=agreement
+    )
+    assert content["not_promised"][-1] == (
+        "People's labels are taken as right. Two people agree on 100% "
+        f"({people.low:.0%} to 100%) of the {len(shared)} items that both labelled."
+    )
+
 
 # Columns as they are
 
@@ -280,12 +292,12 @@ def test_an_ordinary_campaign_is_no_audit(tmp_path: Path) -> None:
 
 def test_labels_of_a_judge_are_kept_under_a_promise(tmp_path: Path) -> None:
     campaign = make_audit(tmp_path, 900, right=0.99, require=0.9)
-    answer_rightly(campaign, 150)
+    answer_rightly(campaign, 200)
     campaign.judges.end()
 
     report = campaign.finish.look()
     assert report.judge == "llm"
-    assert report.error == pytest.approx(0.1)
+    assert report.error == 0.05, "what is required is a verdict, and no promise"
     assert report.covered > 0
     assert "llm may label" in report.sentences[0]
     certificate = campaign.finish.certify()
@@ -299,7 +311,50 @@ def test_labels_of_a_judge_are_kept_under_a_promise(tmp_path: Path) -> None:
     kept = [row for row in rows if row["who"] == "llm"]
     assert len(kept) == report.covered
     assert all(row["label"] == row["llm"] for row in kept)
-    assert sum(row["who"] == "me" for row in rows) == 150
+    assert sum(row["who"] == "me" for row in rows) == 200
+
+
+def test_a_goal_is_a_promise_about_all_labels_in_the_file(tmp_path: Path) -> None:
+    settings = Settings(goal="5% wrong, 95% labelled")
+    campaign = make_audit(tmp_path, 900, right=0.99, settings=settings)
+    goal = campaign.finish.goal()
+    assert goal is not None
+    assert goal.purpose is Purpose.CERTIFY
+    assert "certify the labels of llm" in goal.sentences[1]
+    assert goal.to_go is not None
+    with pytest.raises(InputError, match="before its first draw: end the audit first"):
+        campaign.change_settings(goal="10% wrong")
+
+    answered = 0
+    while goal.purpose is not Purpose.DONE:
+        answered += len(answer_rightly(campaign, 20))
+        goal = campaign.finish.goal()
+        assert goal is not None
+    assert answered < 300
+    promise = campaign.finish.look()
+    assert promise.labelled == 0.95
+    # People are taken to be right, so that more of the judge's labels may be wrong.
+    assert promise.promises[0].limit >= 0.05 * 0.99 * 0.95 * 900 - 1
+    campaign.judges.end()
+    content = campaign.finish.certify().content
+    assert f"labels in the file are wrong: {promise.covered} labels of llm" in content["promise"]
+    assert sum(count for count in campaign.status().by_class.values()) == answered
+
+    campaign.change_settings(goal="10% wrong")
+
+
+def test_a_judge_that_errs_too_often_is_said_not_to_reach_the_goal(tmp_path: Path) -> None:
+    settings = Settings(goal="5% wrong")
+    campaign = make_audit(tmp_path, 900, right=0.7, settings=settings)
+    answer_rightly(campaign, 60)
+    goal = campaign.finish.goal()
+    assert goal is not None
+    assert not goal.in_reach
+    assert goal.sentences[0].startswith("The labels of llm are not likely to reach the goal")
+    assert goal.to_go is not None
+    assert goal.to_go <= 900 - 60
+    campaign.judges.end()
+    assert campaign.finish.goal() is not None
 
 
 def test_merging_classes_keeps_the_report(tmp_path: Path) -> None:

@@ -24,17 +24,15 @@ from teeter.campaigns.classes import as_class_name
 from teeter.campaigns.finish.frozen_model import (
     FrozenFinish,
     PromiseGroup,
+    count_needed,
+    goal_terms,
     store_finish,
 )
-from teeter.campaigns.finish.promise import (
-    MIN_ERROR,
-    PromiseTerms,
-    attempt_level,
-    make_steps,
-)
+from teeter.campaigns.finish.promise import PromiseTerms, attempt_level, make_steps
 from teeter.campaigns.items.columns import ImportedTable, decode_cells, format_cell, require_columns
 from teeter.campaigns.items.item import Item
 from teeter.campaigns.records import ItemColumns, PickArm, SourceKind
+from teeter.campaigns.review.consensus import read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import BatchOrigin, Pick, Reading, Source, Suggestion, Writing
 from teeter.campaigns.store.queries.classes import find_alike
@@ -268,13 +266,14 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
     # Without confidences, all items are in one step.
     confidences = np.array([given.get(item, 0.0) for item in order], dtype=np.float64)
 
-    required = view.settings.require
-    error = 0.05
-    if required is not None and MIN_ERROR <= 1 - required < 0.5:
-        error = round(1 - required, 9)
-    terms = PromiseTerms(error)
+    # What a judge is required to have right is a verdict, which may be read off the interval. A
+    # promise has terms of its own, from before the first draw.
+    terms = goal_terms(view.settings) or PromiseTerms()
     level = attempt_level(terms.confidence, 1)
-    steps = tuple(make_steps(confidences, terms, level))
+    needed = 0
+    if terms.labelled is not None:
+        needed = count_needed(view, read_snapshot(view), terms.labelled, order)
+    steps = make_steps(confidences, terms, level, needed=needed)
     checksum = hashlib.sha256(repr([(item, labels[item]) for item in order]).encode())
     return FrozenFinish(
         number=1,
@@ -285,7 +284,7 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
         items=order,
         predicted=predicted,
         confidences=confidences,
-        groups=(PromiseGroup(None, level, steps),),
+        groups=(PromiseGroup(None, level, tuple(steps)),),
         asked_draws=len(order),
     )
 

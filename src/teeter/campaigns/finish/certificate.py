@@ -25,7 +25,7 @@ from teeter.campaigns.finish.report import (
     percent,
     wrong_share,
 )
-from teeter.campaigns.records import Certificate, ConsensusLabel, FinishReport
+from teeter.campaigns.records import AgreementScore, Certificate, ConsensusLabel, FinishReport
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.errors import InputError
@@ -70,13 +70,19 @@ _OF_THE_FILE = (
 
 
 def make_certificate(
-    report: FinishReport, *, campaign: str, issued: str, classes: Sequence[str]
+    report: FinishReport,
+    *,
+    campaign: str,
+    issued: str,
+    classes: Sequence[str],
+    agreement: AgreementScore | None = None,
 ) -> dict[str, Any]:
     """Return a certificate of what a report promises.
 
     Args:
         report: what the draws show.
         issued: the time, as it is stored.
+        agreement: how far two people agree; None if too few items tell.
 
     Raises:
         InputError: nothing is promised.
@@ -87,6 +93,12 @@ def make_certificate(
     not_promised = list(NOT_PROMISED)
     if report.labelled is not None:
         not_promised.append(_OF_THE_FILE)
+    if agreement is not None:
+        interval = f"{agreement.low:.0%} to {agreement.high:.0%}"
+        not_promised.append(
+            f"People's labels are taken as right. Two people agree on {agreement.value:.0%} "
+            f"({interval}) of the {agreement.items:,} items that both labelled."
+        )
     content: dict[str, Any] = {
         "campaign": campaign,
         "classes": list(classes),

@@ -206,8 +206,10 @@ class Finish(Part):
             if newest is not None and says_the_same(newest.content, report):
                 return newest
 
+            agreement = self._campaign.review.agreement_in(change)
             content = make_certificate(
                 report,
+                agreement=agreement.observed,
                 campaign=self._campaign.name,
                 issued=change.now(),
                 classes=change.classes.names(),

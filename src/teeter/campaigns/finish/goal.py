@@ -213,17 +213,19 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
     """Decide what the next questions are for.
 
     Args:
-        outlooks: of the models so far, the oldest first.
-        attempt: of the frozen model, if an attempt is running.
+        outlooks: of the models so far, the oldest first. Without any, there must be an attempt.
+        attempt: of the frozen model, if an attempt is running, or of a judge.
     """
-    newest = outlooks[-1]
-    slope = _error_slope(outlooks)
-    answers, is_ready = _fewest_answers(newest, newest.share_wrong, slope)
-    low, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[0]), slope)
-    high, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[1]), slope)
+    answers = low = high = math.inf
     purpose = Purpose.TEACH
-    if is_ready and newest.chance() >= _ENOUGH_CHANCE:
-        purpose = Purpose.START
+    if outlooks:
+        newest = outlooks[-1]
+        slope = _error_slope(outlooks)
+        answers, is_ready = _fewest_answers(newest, newest.share_wrong, slope)
+        low, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[0]), slope)
+        high, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[1]), slope)
+        if is_ready and newest.chance() >= _ENOUGH_CHANCE:
+            purpose = Purpose.START
 
     if attempt is not None:
         low_left = attempt.draws(attempt.quantile(_QUANTILES[0]))
@@ -236,7 +238,8 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
             low = low_left
 
     # People can always label the rest.
-    most = max(1, newest.needed)
+    newest_outlook = outlooks[-1] if outlooks else attempt
+    most = 1 if newest_outlook is None else max(1, newest_outlook.needed)
     expected = min(max(1, round(min(answers, most))), most)
     return GoalPlan(
         purpose,

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.finish.certificate import certified_labels
+from teeter.campaigns.finish.estimates import FEWEST_DRAWS
 from teeter.campaigns.finish.frozen_model import (
     FrozenFinish,
     goal_terms,
@@ -69,15 +70,20 @@ def describe_goal(view: Reading, snapshot: CampaignSnapshot) -> GoalReport | Non
         return _describe_reached(view, snapshot, report, terms)
 
     outlooks = _read_outlooks(view, needed - len(has_label))
-    if not outlooks:
+    is_of_judge = finish is not None and not finish.model_version
+    if not outlooks and not (is_of_judge and results):
         sentence = f"{report.answers:,} answered; how many are to go is known after a training."
         return replace(report, labelled=needed, sentences=[sentence, _describe_terms(terms)])
 
     attempt = None
     if finish is not None and results:
-        attempt = _follow_attempt(view, finish, results)
+        attempt = _follow_attempt(view, finish, results, needed - len(has_label))
     plan = plan_answers(outlooks, attempt)
-    return _describe_plan(view, report, plan, terms, n_models=len(outlooks), needed=needed)
+    judge = next(iter(view.settings.judges)) if is_of_judge else ""
+    is_early = len(outlooks) < _EARLY and not (judge and report.answers >= FEWEST_DRAWS)
+    return _describe_plan(
+        view, report, plan, terms, judge="" if outlooks else judge, is_early=is_early, needed=needed
+    )
 
 
 def _read_outlooks(view: Reading, needed: int) -> list[Outlook]:
@@ -90,20 +96,22 @@ def _read_outlooks(view: Reading, needed: int) -> list[Outlook]:
     return outlooks
 
 
-def _follow_attempt(view: Reading, finish: FrozenFinish, results: list[StepResult]) -> Outlook:
+def _follow_attempt(
+    view: Reading, finish: FrozenFinish, results: list[StepResult], needed: int
+) -> Outlook:
     """Return the outlook of a running attempt."""
     result = next(result for result in results if result.step.weight)
     for model in view.models.summaries():
         if model.version == finish.model_version and "outlook" in model.facts:
             return follow(Outlook(**model.facts["outlook"]), result)
 
-    # It was trained before the campaign had a goal.
+    # It was trained before the campaign had a goal, or is a judge.
     outlook = foresee(
         finish.confidences,
         [result.step],
         [],
         labels=0,
-        needed=result.step.size,
+        needed=needed,
         level=result.level,
         allowed=finish.terms.error,
     )
@@ -138,7 +146,8 @@ def _describe_plan(
     plan: GoalPlan,
     terms: PromiseTerms,
     *,
-    n_models: int,
+    judge: str,
+    is_early: bool,
     needed: int,
 ) -> GoalReport:
     sentence = (
@@ -147,11 +156,12 @@ def _describe_plan(
     )
     purpose = "The next questions teach the model."
     if plan.purpose is not Purpose.TEACH:
-        purpose = "The next questions certify the model: they are drawn at random."
+        certified = f"the labels of {judge}" if judge else "the model"
+        purpose = f"The next questions certify {certified}: they are drawn at random."
     sentences = [sentence, purpose, _describe_terms(terms)]
-    in_reach = plan.in_reach or n_models < _EARLY
+    in_reach = plan.in_reach or is_early
     if not in_reach:
-        sentences.insert(0, _describe_obstacle(view, plan))
+        sentences.insert(0, _describe_obstacle(view, plan, judge))
     return replace(
         report,
         purpose=plan.purpose,
@@ -171,8 +181,15 @@ def _describe_terms(terms: PromiseTerms) -> str:
     )
 
 
-def _describe_obstacle(view: Reading, plan: GoalPlan) -> str:
+def _describe_obstacle(view: Reading, plan: GoalPlan, judge: str) -> str:
     """Return that the goal is out of reach, and what would help."""
+    if judge:
+        return (
+            f"The labels of {judge} are not likely to reach the goal: it would take about "
+            f"{plan.answers:,} more answers. End the audit, and the campaign's own model learns "
+            "from all answers and labels the rest."
+        )
+
     confused = _find_confused_classes(view)
     describe = "Describe the classes"
     if confused is not None:

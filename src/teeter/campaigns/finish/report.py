@@ -139,9 +139,10 @@ def describe_error(report: FinishReport) -> str:
     of_each = " of each class" if report.per_class else ""
 
     if report.labelled is not None:
+        author = report.judge or "the model"
         return (
             f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of "
-            f"{counted:,} labels in the file are wrong: {report.covered:,} labels of the model, "
+            f"{counted:,} labels in the file are wrong: {report.covered:,} labels of {author}, "
             f"and {counted - report.covered:,} that people gave one by one, which count as right."
         )
     if counted == report.covered:
