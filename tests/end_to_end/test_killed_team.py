@@ -1,5 +1,5 @@
 """The server may be killed at any moment while sixteen annotators label: no answer is lost, and no
-item is asked about twice.
+item is asked about again but those that were drawn to measure and not answered blind.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
 
-from campaigns.history_replay import replay_answers
+from campaigns.history_replay import replay_answers, replay_repeats
 from campaigns.stores import new_place, stores_in_groups
 from server.restartable_server import RestartableServer
 from teeter.campaigns.asking.assignment import pick_ahead
@@ -141,50 +142,36 @@ class RetryingAnnotator(threading.Thread):
             return response if response.status_code == 200 else None
 
 
-def count_items_asked_twice(campaign: Campaign) -> int:
-    """Return how often an item was given to an annotator while another one had it, or after it was
-    answered.
-    """
-    given_items: set[str] = set()
-    doubles = 0
-    for line in campaign.history():
-        if line["what"] == "asked":
-            doubles += (
-                len(given_items & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
-            )
-            given_items |= set(line["items"])
-        elif line["what"] == "returned":
-            given_items -= set(line["items"])
-    return doubles
-
-
 def check_answers(place: str, acknowledged: list[str], kills: int) -> int:
     """Compare the campaign with the acknowledged answers, and return how many models it has."""
     campaign = Campaign.open(place)
-    with campaign.reading() as view:
+    with closing(campaign.database), campaign.reading() as view:
+        history = view.history.lines()
         answers = view.answers.live()
         open_items = [pick.item for pick in view.picks.open_picks()]
         models = view.models.summaries()
 
-    labels = {answer.item: answer.label for answer in answers}
+    items = Counter(answer.item for answer in answers)
+    repeats = Counter(replay_repeats(history))
+    recorded = sum(line["what"] == "answer" for line in history)
 
-    assert set(acknowledged) <= set(labels), "every acknowledged answer is saved"
-    assert max(Counter(answer.item for answer in answers).values()) == 1, "each item has one answer"
-    assert max(Counter(acknowledged).values(), default=1) == 1, "no item is answered twice"
+    assert items.keys() >= set(acknowledged), "every acknowledged answer is saved"
+    assert items <= Counter(set(items)) + repeats, "another annotator answers what is asked again"
+    assert Counter(acknowledged) <= Counter(set(acknowledged)) + repeats
 
     assert len(open_items) == len(set(open_items)), "an item is with one annotator at a time"
-    assert not set(open_items) & set(labels), "no answered item is asked about"
-    assert count_items_asked_twice(campaign) == 0
-    assert all(label == truth(item) for item, label in labels.items())
-    assert len(labels) - KNOWN - len(acknowledged) <= ANNOTATORS * kills, (
+    assert set(open_items) & set(items) <= set(repeats), (
+        "an answered item is open only if asked again"
+    )
+    assert all(answer.label == truth(answer.item) for answer in answers)
+    assert 0 <= recorded - KNOWN - len(acknowledged) <= ANNOTATORS * kills, (
         "one answer per annotator may be written and not acknowledged"
     )
 
-    assert replay_answers(campaign.history()) == {
+    assert replay_answers(history) == {
         (answer.item, answer.annotator): answer for answer in answers
     }
 
-    campaign.database.close()
     return len(models)
 
 

@@ -169,7 +169,8 @@ def test_a_model_that_errs_too_often_promises_nothing(tmp_path: Path) -> None:
     report = campaign.finish.look()
     assert report.covered == 0
     assert report.class_shares
-    assert "150 random labels do not show" in report.sentences[0]
+    assert "No number of random labels is likely to be enough" in report.sentences[0]
+    assert "150 random labels do not show" in report.sentences[1]
     with pytest.raises(InputError, match="nothing to certify"):
         campaign.finish.certify()
 
