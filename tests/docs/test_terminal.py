@@ -13,8 +13,8 @@ from teeter.campaigns import Campaign
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "terminal.md"
 
-# The number of the answer that is wrong, from 0: a plain message is called spam.
-SLIP = 10
+# From this number on, from 0, the answer to the first plain message is wrong: it is called spam.
+SLIP = 12
 
 
 @pytest.mark.slow
@@ -29,12 +29,13 @@ def test_the_session(real_data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         if words[1] == "review":
             yield from "1="
         elif words[1] == "label":
+            has_slipped = False
             for number in range(100):
                 campaign = Campaign.open("messages.teeter")
                 is_spam = true_labels[campaign.ask(1)[0].content or ""] == "spam"
                 campaign.database.close()
-                if number == SLIP:
-                    is_spam = not is_spam
+                if number >= SLIP and not is_spam and not has_slipped:
+                    is_spam = has_slipped = True
                 yield "2" if is_spam else "1"
 
     assert run_blocks(read_blocks(PAGE.read_text(encoding="utf-8")), keys_for, true_labels) == 6
