@@ -7,6 +7,7 @@ interval, and prediction-powered inference (PPI++) with the judge's confidence a
 
     python research/audit/simulate.py judge JUDGES --data FOLDER   # default: $TEETER_DATA
     python research/audit/simulate.py run JUDGES --workers 16      # again to resume
+    python research/audit/simulate.py figure                       # for the documentation
 
 The judges are classifiers of TF-IDF features with few labels of four real datasets, because no
 labels of a language model come with them, and synthetic ones that are right on 20 to 99 %.
@@ -54,6 +55,7 @@ FEWEST = 20
 
 Z = 1.959963984540054
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
+FIGURE = Path(__file__).parents[2] / "docs" / "how_to" / "audit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,8 +287,39 @@ def run(file: Path, times: int, workers: int) -> None:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
+def draw_figure() -> None:
+    """Draw how wide the intervals are, and how often they missed, over the real judges."""
+    from matplotlib.figure import Figure
+
+    from research.labelling import save_svg
+
+    results = json.loads(RESULTS.read_text())
+    real = [result for result in results if "labels" in result["setting"]]
+    methods = {
+        "teeter, at any look": ("at any look", "at any look"),
+        "teeter, by strata": ("by strata", "by strata, one look"),
+        "PPI++": ("PPI++", "PPI++, one look"),
+        "people only (Wilson)": ("Wilson", "Wilson, one look"),
+    }
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for place, (name, (missed, width)) in enumerate(methods.items()):
+        colour = f"C{place}"
+        widths = np.mean([result["widths"][width] for result in real], axis=0)
+        left.plot(LOOKS, 100 * widths, "o-", color=colour, label=name)
+        misses = [result["missed at any of all looks"][missed] for result in real]
+        right.barh(place, 100 * np.mean(misses), color=colour)
+    left.set(xlabel="answers of people", ylabel="width (points)", ylim=(0, None))
+    left.legend(frameon=False)
+    right.axvline(5, color="black", linewidth=1, linestyle="--")
+    right.set(xlabel="audits that missed at one of 300 looks (%)")
+    right.set_yticks(range(len(methods)), list(methods))
+    right.invert_yaxis()
+    print(f"Wrote {save_svg(figure, FIGURE)}.")
+
+
 def main() -> None:
-    """Judge the datasets, or simulate audits of the judges."""
+    """Judge the datasets, simulate audits of the judges, or draw the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -298,8 +331,11 @@ def main() -> None:
     running.add_argument("file", type=Path, metavar="JUDGES")
     running.add_argument("--times", type=int, default=4000)
     running.add_argument("--workers", type=int, default=1)
+    commands.add_parser("figure", help="draw the results for the documentation")
     options = parser.parse_args()
-    if options.command == "judge":
+    if options.command == "figure":
+        draw_figure()
+    elif options.command == "judge":
         if options.data is None:
             parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
         write_judges(Path(options.data), options.file)

@@ -50,6 +50,12 @@ def test_texts_and_images() -> None:
         assert len(rows) > items, "every item has a prediction"
 
 
+def test_labels_are_audited() -> None:
+    labels = DOCS.parent / "research" / "audit" / "results" / "smollm2_sms_spam.csv"
+    Path("messages.csv").write_bytes(labels.read_bytes())
+    assert run_blocks(read_blocks(read_page("tutorial/audit"))) == 3
+
+
 def test_a_team() -> None:
     write_questions()
     assert run_blocks(read_blocks(read_page("tutorial/team"))) == 7

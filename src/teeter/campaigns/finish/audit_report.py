@@ -60,8 +60,10 @@ _MOST_VALUES = 20
 _FEWEST_PER_VALUE = 5
 """Draws per value of such a column, on average. Columns of ids and texts have fewer."""
 
-_LITTLE_AGREEMENT = 0.3
-"""The largest kappa with which a judge may be said to give no signal, if it may also have none."""
+_LITTLE_AGREEMENT = 0.1
+"""The largest kappa with which a judge is said to give no signal, if it may also have none. Its
+interval is wide where one class is rare, so that a limit on its upper end would hide this.
+"""
 
 _MANY_RIGHT = 50
 """Draws, all of which are right, after which a judge may be the labels of people themselves."""
@@ -375,7 +377,7 @@ def _describe_judge(report: JudgeReport, require: float | None, tells: bool | No
         sentences.insert(0, _describe_verdict(report, require))
 
     kappa = report.kappa
-    if kappa is not None and kappa.low <= 0 and kappa.high <= _LITTLE_AGREEMENT:
+    if kappa is not None and kappa.low <= 0 and kappa.value <= _LITTLE_AGREEMENT:
         sentences.append(
             f"The labels of {report.judge} give no signal so far: it agrees with people no more "
             "often than chance would."
