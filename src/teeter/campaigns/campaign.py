@@ -890,6 +890,13 @@ class Campaign(CampaignStore):
             next_state = with_model(state, state.version + 1, weights)
             picks = choose_picks(next_state, RoundSettings.from_settings(settings), pick_ahead)
 
+        random_items = facts.pop("random", [])
+        with self.reading() as view:
+            outlook = foresee_model(view, weights, random_items)
+        if outlook is not None:
+            facts["outlook"] = asdict(outlook)
+            facts["outlook_goal"] = settings.goal
+
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.writing() as change:
             encoding, _ = change.encodings.revision()
@@ -898,10 +905,6 @@ class Campaign(CampaignStore):
                     "The encoder was changed while the model was being trained: train again."
                 )
 
-            random_items = facts.pop("random", [])
-            outlook = foresee_model(change, weights, random_items)
-            if outlook is not None:
-                facts["outlook"] = asdict(outlook)
             model = change.save_model(weights, facts, who)
             if picks:
                 store_picks(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,3 +208,34 @@ def test_without_a_goal_nothing_is_pursued(tmp_path: Path) -> None:
 
     assert campaign.finish.goal() is None
     assert not campaign.finish.pursue_goal()
+
+
+def test_a_plan_says_what_teaching_saves() -> None:
+    outlooks = [after(40, 0.08), after(60, 0.05), after(80, 0.03)]
+    plan = plan_answers(outlooks)
+    assert plan.taught > 0
+    assert plan.answers - plan.taught > 0
+    assert plan.answers < plan.draws_now
+
+    is_ready = plan_answers([after(80, 0.006), after(100, 0.005)])
+    assert is_ready.taught == 0
+    assert is_ready.answers == round(is_ready.draws_now)
+
+
+def test_without_a_goal_a_plan_says_whether_to_train_first(tmp_path: Path) -> None:
+    items = KnownItems(count=400, distance=3)
+    campaign = make_campaign(tmp_path, items)
+    plans = []
+    for _ in range(4):
+        for question in campaign.ask(10):
+            campaign.tell(question.item, items.label(question.item))
+        campaign.train()
+        sentences = campaign.finish.look().sentences
+        plans.append([sentence for sentence in sentences if "all labels in the file" in sentence])
+
+    assert plans[:2] == [[], []], "two models are too few to know"
+    assert re.search(r"(certifying now takes|then certify with) about \d+", plans[-1][0])
+    sentences = campaign.finish.look(error=0.2).sentences
+    assert not any("all labels in the file" in sentence for sentence in sentences)
+    campaign.finish.start(error=0.05)
+    assert not any("all labels in the file," in line for line in campaign.finish.look().sentences)

@@ -12,17 +12,18 @@ from teeter.campaigns.finish.certificate import (
     says_the_same,
 )
 from teeter.campaigns.finish.frozen_model import (
+    USUAL_GOAL,
     choose_model,
     freeze,
     goal_terms,
     load_finish,
     store_finish,
 )
-from teeter.campaigns.finish.goal_report import describe_goal
+from teeter.campaigns.finish.goal_report import describe_goal, plan_ahead
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.finish.report import look, newest_certificate, set_draws
 from teeter.campaigns.records import Certificate, FinishReport, GoalReport, Purpose
-from teeter.campaigns.review.consensus import read_snapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.errors import InputError, UnknownResourceError
 
@@ -99,13 +100,18 @@ class Finish(Part):
             }
             changes: Any = {name: value for name, value in given.items() if value is not None}
             terms = replace(terms, **changes)
-            return look(view, terms, snapshot=self._campaign.review.snapshot(view))
+            snapshot = self._campaign.review.snapshot(view)
+            report = look(view, terms, snapshot=snapshot)
+            if terms.error == USUAL_GOAL.error:
+                return _with_plan(view, snapshot, report)
+            return report
 
     @cached_by(lambda _, view: view.history.newest_row_id())
     def _look(self, view: Reading) -> FinishReport | InputError:
         """Return the report, or why there is nothing to look at, which is remembered likewise."""
+        snapshot = self._campaign.review.snapshot(view)
         try:
-            return look(view, snapshot=self._campaign.review.snapshot(view))
+            return _with_plan(view, snapshot, look(view, snapshot=snapshot))
         except InputError as error:
             return error
 
@@ -294,6 +300,16 @@ class Finish(Part):
         with self._campaign.reading() as view:
             _, note = certified_labels(view, self._campaign.review.snapshot(view))
         return note
+
+
+def _with_plan(view: Reading, snapshot: CampaignSnapshot, report: FinishReport) -> FinishReport:
+    """Return the report with what else is expected, while nothing is promised yet."""
+    if report.is_started:
+        return report
+    plan = plan_ahead(view, snapshot)
+    if plan is None:
+        return report
+    return replace(report, sentences=[*report.sentences, plan])
 
 
 def _look_at_started(view: Reading) -> FinishReport:

@@ -45,6 +45,9 @@ from teeter.errors import InputError
 _ENOUGH_CONTROLS = 1.25
 """E, as a multiple of the control items that a perfect model needs."""
 
+USUAL_GOAL = PromiseTerms(labelled=0.9)
+"""What is foreseen of the models of a campaign without a goal."""
+
 _LARGE_SET = 10_000
 """A number of items for which it hardly matters that items are drawn without replacement."""
 
@@ -229,31 +232,51 @@ def goal_terms(settings: Settings) -> PromiseTerms | None:
 def foresee_model(
     view: Reading, weights: bytes, random_items: Sequence[tuple[float, int]]
 ) -> Outlook | None:
-    """Return how soon a new model is expected to reach the goal; None without a goal.
+    """Return how soon a new model is expected to reach the goal, or the usual one without a goal.
 
     Args:
         weights: the model, which need not be stored yet.
         random_items: what is known of it; see ``foresee``.
-    """
-    terms = goal_terms(view.settings)
-    if terms is None or terms.labelled is None:
-        return None
-    try:
-        frozen = freeze(view, StoredModel(0, view.now(), {}, weights), None, terms)
-    except InputError:
-        return None  # nearly all items have a label
 
+    Returns:
+        The outlook; None if nearly all items have a label, or if items may have several.
+    """
+    terms = goal_terms(view.settings) or USUAL_GOAL
+    if view.settings.several or terms.labelled is None:
+        return None
+    arrays = load_arrays(weights)
+    predicted_items = view.encodings.encoded_items()[: len(arrays["predicted"])]
+    settled = _settled_items(view)
+    rows = [row for row, item in enumerate(predicted_items) if item not in settled]
+    if len(rows) < FEWEST_ITEMS:
+        return None
+
+    items = [predicted_items[row] for row in rows]
+    confidences = arrays["confidence"][rows].astype(np.float64)
     snapshot = read_snapshot(view)
-    (group,) = frozen.groups
+    needed = count_needed(view, snapshot, terms.labelled, items)
+    level = attempt_level(terms.confidence, view.finishes.count() + 1)
+    single_labels = snapshot.single_labels()
+    n_outside = len(single_labels.difference(items))
+    steps = make_steps(confidences, terms, level, single_labels=n_outside, needed=needed)
     return foresee(
-        frozen.confidences,
-        group.steps,
+        confidences,
+        steps,
         random_items,
-        labels=len(snapshot.single_labels()),
-        needed=count_needed(view, snapshot, terms.labelled, frozen.items),
-        level=group.level,
+        labels=len(single_labels),
+        needed=needed,
+        level=level,
         allowed=terms.error,
     )
+
+
+def _settled_items(view: Reading) -> set[str]:
+    """Return the items that need no model: unreadable, labelled, decided or withdrawn."""
+    answers = view.answers.live()
+    settled = {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
+    settled |= set(view.decisions.live())
+    settled |= view.items.withdrawn()
+    return settled | set(view.encodings.unreadable())
 
 
 def _order_draws(
@@ -272,9 +295,9 @@ def _order_draws(
         use_controls: whether control items that were drawn since the model count.
         order_seed: decides the order.
     """
-    settled = set(view.encodings.unreadable())
     later_controls: list[str] = []
     if use_controls:
+        settled = set(view.encodings.unreadable())
         drawn_controls = view.picks.control_items_in_order()
         n_before = int(model.facts["controls"])
         later_controls = drawn_controls[n_before:]
@@ -285,10 +308,7 @@ def _order_draws(
         settled |= set(drawn_controls[:n_before]) | view.items.audit_set()
     else:
         # What was labelled since the model was trained needs no model either.
-        answers = view.answers.live()
-        settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
-        settled |= set(view.decisions.live())
-        settled |= view.items.withdrawn()
+        settled = _settled_items(view)
 
     members = {item for item in predicted_items if item not in settled}
     controls = [item for item in later_controls if item in members]

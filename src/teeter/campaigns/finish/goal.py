@@ -207,6 +207,10 @@ class GoalPlan:
     """With a probability of one in ten, it takes more."""
     in_reach: bool = True
     """Whether the model is expected to save people half of the answers or more."""
+    taught: int = 0
+    """How many of the answers teach the model before it is certified."""
+    draws_now: float = math.inf
+    """Random labels that are expected to certify the newest model; infinite if none would."""
 
 
 def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) -> GoalPlan:
@@ -216,12 +220,15 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
         outlooks: of the models so far, the oldest first. Without any, there must be an attempt.
         attempt: of the frozen model, if an attempt is running, or of a judge.
     """
-    answers = low = high = math.inf
+    answers = low = high = draws_now = math.inf
+    taught = 0
     purpose = Purpose.TEACH
     if outlooks:
         newest = outlooks[-1]
         slope = _error_slope(outlooks)
-        answers, is_ready = _fewest_answers(newest, newest.share_wrong, slope)
+        answers, taught = _fewest_answers(newest, newest.share_wrong, slope)
+        draws_now = newest.draws(newest.share_wrong)
+        is_ready = not taught and not math.isinf(answers)
         low, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[0]), slope)
         high, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[1]), slope)
         if is_ready and newest.chance() >= _ENOUGH_CHANCE:
@@ -247,6 +254,8 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
         min(round(min(low / _WIDENING, most)), expected),
         max(round(min(high * _WIDENING, most)), expected),
         in_reach=expected < _LARGE_SHARE * most,
+        taught=taught,
+        draws_now=draws_now,
     )
 
 
@@ -264,10 +273,10 @@ def _error_slope(outlooks: Sequence[Outlook]) -> float:
     return min(max(products / squares, 0.0), _STEEPEST_SLOPE)
 
 
-def _fewest_answers(outlook: Outlook, share_wrong: float, slope: float) -> tuple[float, bool]:
-    """Return the fewest answers to the goal, and whether to certify at once for that."""
+def _fewest_answers(outlook: Outlook, share_wrong: float, slope: float) -> tuple[float, int]:
+    """Return the fewest answers to the goal, and how many of them teach the model."""
     best = math.inf
-    best_plan = 0.0
+    best_taught = 0
     for factor in _TEACHING_PLANS:
         taught = outlook.labels * (factor - 1)
         if taught > outlook.needed:
@@ -275,5 +284,5 @@ def _fewest_answers(outlook: Outlook, share_wrong: float, slope: float) -> tuple
         draws = outlook.draws(share_wrong * factor**-slope)
         if taught + draws < best:
             best = taught + draws
-            best_plan = factor
-    return best, best_plan == 1.0
+            best_taught = round(taught)
+    return best, best_taught

@@ -13,6 +13,7 @@ from teeter.base.wording import pluralize
 from teeter.campaigns.finish.certificate import certified_labels
 from teeter.campaigns.finish.estimates import FEWEST_DRAWS
 from teeter.campaigns.finish.frozen_model import (
+    USUAL_GOAL,
     FrozenFinish,
     goal_terms,
     load_finish,
@@ -88,12 +89,53 @@ def describe_goal(view: Reading, snapshot: CampaignSnapshot) -> GoalReport | Non
 
 def _read_outlooks(view: Reading, needed: int) -> list[Outlook]:
     """Return the outlooks of the models, the newest as if it were frozen now."""
-    models = view.models.summaries(newest=_RECENT_MODELS)
-    outlooks = [Outlook(**model.facts["outlook"]) for model in models if "outlook" in model.facts]
+    # Models from before the goal was changed foresee another one.
+    outlooks = [
+        Outlook(**model.facts["outlook"])
+        for model in view.models.summaries(newest=_RECENT_MODELS)
+        if model.facts.get("outlook_goal") == view.settings.goal
+    ]
     if outlooks:
         level = attempt_level(PromiseTerms().confidence, view.finishes.count() + 1)
         outlooks[-1] = replace(outlooks[-1], level=level, needed=needed)
     return outlooks
+
+
+def plan_ahead(view: Reading, snapshot: CampaignSnapshot) -> str | None:
+    """Return whether it takes fewer answers to train first, for a campaign without a goal.
+
+    Returns:
+        A sentence; None where too few models are known, or the goal is out of reach.
+    """
+    labelled = USUAL_GOAL.labelled or 1.0
+    has_label = snapshot.consensus.keys() - snapshot.left_out
+    n_items = view.items.count() - len(snapshot.left_out)
+    needed = math.ceil(labelled * n_items) - len(has_label)
+    outlooks = _read_outlooks(view, needed)
+    if view.settings.goal or needed <= 0 or len(outlooks) < _EARLY:
+        return None
+    plan = plan_answers(outlooks)
+    if not plan.in_reach:
+        return None
+
+    aim = (
+        f"For all labels in the file, with at most {percent(USUAL_GOAL.error)} of them wrong and "
+        f"{percent(labelled)} of the items labelled"
+    )
+    between = f"between {plan.low:,} and {plan.high:,}"
+    if not plan.taught:
+        return (
+            f"{aim}, certifying now takes about {plan.answers:,} random labels, {between}: "
+            "training first is not expected to save any."
+        )
+    now = "would probably fail"
+    if not math.isinf(plan.draws_now):
+        now = f"would take about {plan.draws_now:,.0f}"
+    draws = max(1, plan.answers - plan.taught)
+    return (
+        f"{aim}, train on about {plan.taught:,} more labels, then certify with about {draws:,} "
+        f"random ones: {plan.answers:,} in all, {between}. Certifying now {now}."
+    )
 
 
 def _follow_attempt(

@@ -103,7 +103,9 @@ class ModelFacts(TypedDict):
     mean_recall: float
     """The recall of each class out of fold, averaged over the classes."""
     outlook: NotRequired[dict[str, float]]
-    """How soon it is expected to reach the goal, if there is one: see ``Outlook``."""
+    """How soon it is expected to reach the goal: see ``Outlook``."""
+    outlook_goal: NotRequired[str]
+    """The goal that this is about; empty for the usual one."""
     encoder: NotRequired[str]
     """Name of the encoder that computed the features."""
     previous_encoder: NotRequired[str]
