@@ -114,10 +114,13 @@ def _describe(report: FinishReport) -> list[str]:
         # With a promise for most items, it is the promise that matters.
         sentences.insert(1 if report.covered else 0, step)
     elif not report.covered and not report.per_class:
+        advice = "Label more items and train, or allow a larger error."
+        if report.judge:
+            advice = "End the audit, and the campaign's own model learns from all answers."
         sentences.insert(
             0,
             f"No number of random labels is likely to be enough: {report.labeller} makes too many "
-            "mistakes. Label more items and train, or allow a larger error.",
+            f"mistakes. {advice}",
         )
 
     if not report.is_started and report.asked_draws:
