@@ -85,13 +85,20 @@ _PASSIVE_WAITING = {
 }
 
 
-def main() -> None:
-    """Run the command line."""
-    # Let threads that wait for each other sleep, unless the environment says otherwise. By
-    # default they spin. If another program uses a core, a spinning thread takes turns with the
-    # very thread that it waits for, and two threads are slower than one.
+def wait_passively() -> None:
+    """Let threads that wait for each other sleep, unless the environment says otherwise.
+
+    By default they spin. If another program uses a core, a spinning thread takes turns with the
+    very thread that it waits for, and two threads are slower than one. The server of a page in a
+    notebook calls this, too.
+    """
     for name, value in _PASSIVE_WAITING.items():
         os.environ.setdefault(name, value)
+
+
+def main() -> None:
+    """Run the command line."""
+    wait_passively()
     for stream in (sys.stdout, sys.stderr):
         # Item ids and class names come in any script, and a Windows console may not.
         if isinstance(stream, io.TextIOWrapper):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
@@ -33,6 +34,20 @@ def test_only_the_origin_of_the_notebook_may_frame_the_page(tmp_path: Path) -> N
     opened = headers_of(file, "http://localhost:8888")
     assert opened["content-security-policy"].endswith("frame-ancestors http://localhost:8888")
     assert "x-frame-options" not in opened
+
+
+def test_a_server_of_its_own_shows_the_page(tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
+    page = open_notebook_page(str(file), origin="http://localhost:8888", height=640)
+    try:
+        response = httpx2.get(page.url, follow_redirects=True, timeout=600)
+        policy = response.headers["content-security-policy"]
+        assert response.status_code == 200
+        assert policy.endswith("frame-ancestors http://localhost:8888")
+        assert f'src="{page.url}"' in page._repr_html_()
+    finally:
+        page.close()
+    assert not page.is_running()
 
 
 def test_a_notebook_elsewhere_or_unknown_is_refused(
