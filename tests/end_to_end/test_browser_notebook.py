@@ -102,7 +102,8 @@ def run_first_cell(page: Any, address: str) -> None:
     deadline = time.monotonic() + PATIENCE / 1000
     idle_looks = IDLE_LOOKS
     while page.locator(".jp-OutputArea iframe").count() == 0:
-        assert time.monotonic() < deadline, f"the cell does not run; JupyterLab said: {messages}"
+        output = page.locator(".jp-OutputArea").all_inner_texts()
+        assert time.monotonic() < deadline, f"no page but {output}; JupyterLab said: {messages}"
         page.wait_for_timeout(1000)
 
         # JupyterLab's own messages, such as one that a build is recommended, cover the notebook.
