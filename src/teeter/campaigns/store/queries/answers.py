@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, func, select, update
 
 from teeter.campaigns.records import (
     MOST_AT_ONCE,
@@ -37,15 +36,15 @@ _ANSWERS = (
     .join(schema.classes, isouter=True)
 )
 
-_LIVE_ANSWER = _ANSWERS.where(
-    ANSWERS.item_id == bindparam("item"), ANSWERS.annotator == bindparam("annotator"), ANSWERS.live
+_IS_CURRENT = and_(
+    ANSWERS.item_id == bindparam("item"),
+    ANSWERS.annotator == bindparam("by"),
+    ANSWERS.live,
 )
 
-_REPLACE_ANSWER = (
-    update(schema.answers)
-    .where(ANSWERS.item_id == bindparam("item"), ANSWERS.annotator == bindparam("by"), ANSWERS.live)
-    .values(live=False)
-)
+_LIVE_ANSWER = _ANSWERS.where(_IS_CURRENT)
+
+_REPLACE_ANSWER = update(schema.answers).where(_IS_CURRENT).values(live=False)
 
 
 class AnswerQueries(Queries):
@@ -89,13 +88,15 @@ class AnswerQueries(Queries):
             class_id, name = self._transaction.classes.find(answer.label)
             answer = replace(answer, label=name)
         before = self._live(item.row_id, answer.annotator)
-        says_the_same = before is not None and (before.kind, before.label) == (
-            answer.kind,
-            answer.label,
-        )
-        # Whoever repeats what they said blind before says it blind again.
-        if before is not None and says_the_same and AnswerOrigin(before.origin).is_blind:
-            answer = replace(answer, origin=AnswerOrigin.SINGLE)
+        was_seen = False
+        if before is not None:
+            was_blind = AnswerOrigin(before.origin).is_blind
+            says_the_same = before.kind == answer.kind and before.label == answer.label
+            # Whoever repeats what they said blind before says it blind again.
+            if says_the_same and was_blind:
+                answer = replace(answer, origin=AnswerOrigin.SINGLE)
+            # Who corrects an answer that they gave with a prediction in view has seen it.
+            was_seen = not was_blind
         if not allow_repeat:
             repeated = self.find_repeat(answer, item.row_id)
             if repeated is not None:
@@ -106,19 +107,19 @@ class AnswerQueries(Queries):
 
         # An answer may come without a pick, from the item's page or an import: it closes none.
         pick = self._transaction.picks.pick_to_answer(item.row_id, asked_of)
-        pick_id, pick_state, arm, strategy = pick or (None, None, PickArm.PICKED, "")
-        if arm.is_random and not answer.origin.is_blind:
-            pick_id = None  # it must still be answered blind
-        # Who answers a pick of the strategy sees what the newest model says of it. Who corrects an
-        # answer that they gave with a prediction in view has seen it, too.
-        is_picked = arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
-        has_goal = bool(self._transaction.settings.goal)
-        is_asked_blind = pick is not None and (
-            not is_picked or item.annotators_needed > 1 or (has_goal and shown is None)
-        )
-        was_seen = before is not None and not AnswerOrigin(before.origin).is_blind
+        pick_id = None
+        pick_state = None
+        is_asked_blind = False
         if pick is not None:
+            pick_id, pick_state, arm, strategy = pick
+            if arm.is_random and not answer.origin.is_blind:
+                pick_id = None  # it must still be answered blind
+            # Who answers a pick of the strategy sees what the newest model says of it.
             was_seen |= shown is not None or self._transaction.models.newest_version() > 0
+            is_picked = arm is PickArm.PICKED and strategy != RANDOM_STRATEGY
+            is_asked_blind = not is_picked or item.annotators_needed > 1
+            if self._transaction.settings.goal and shown is None:
+                is_asked_blind = True
         if answer.origin.is_blind and was_seen and not is_asked_blind:
             answer = replace(answer, origin=AnswerOrigin.SEEN)
         number = self._insert(
@@ -137,8 +138,9 @@ class AnswerQueries(Queries):
         )
 
         if pick_id is not None:
-            skipped = answer.kind == AnswerKind.SKIP
-            closed = PickState.SKIPPED if skipped else PickState.ANSWERED
+            closed = PickState.ANSWERED
+            if answer.kind == AnswerKind.SKIP:
+                closed = PickState.SKIPPED
             self._transaction.picks.set_state([pick_id], closed)
 
         late = pick_state == PickState.RETURNED
@@ -176,19 +178,24 @@ class AnswerQueries(Queries):
         """
         first, *others = answers
         # What was there before is left out, so that the first that is recorded stands for all.
-        missing = (other for other in others if not self._is_repeated(other))
-        new = list(islice(missing, MOST_AT_ONCE - 1))
+        new: list[Answer] = []
+        for other in others:
+            if len(new) == MOST_AT_ONCE - 1:
+                break
+            item = self._transaction.items.get(other.item)
+            if self.find_repeat(other, item.row_id) is None:
+                new.append(other)
         is_source = any(other.origin is AnswerOrigin.COPY for other in new)
         receipt = self.record(first, shown=shown, allow_repeat=is_source)
         count = int(receipt.recorded)
         for other in new:
-            later = self.record(other, bulk=receipt.number if count else None)
-            receipt = receipt if count else later
-            count += int(later.recorded)
+            if count:
+                later = self.record(other, bulk=receipt.number)
+                count += int(later.recorded)
+            else:
+                receipt = self.record(other)
+                count = int(receipt.recorded)
         return replace(receipt, count=count)
-
-    def _is_repeated(self, answer: Answer) -> bool:
-        return self.find_repeat(answer, self._transaction.items.get(answer.item).row_id) is not None
 
     def undo(self, annotator: str, number: int | None = None) -> UndoResult | None:
         """Take back the last answer of an annotator that was not taken back yet.
@@ -262,7 +269,9 @@ class AnswerQueries(Queries):
 
         others = self._same_key_press(row, undone=True)
         # Of the first answer, as when it was taken back.
-        first = others[-1] if row.bulk is not None and others else row
+        first = row
+        if row.bulk is not None and others:
+            first = others[-1]
         before = self._last(annotator, first.item_id)
         return _undo_result(first, before, 1 + len(others))
 
@@ -319,7 +328,7 @@ class AnswerQueries(Queries):
 
     def _live(self, item_row_id: int, annotator: str) -> Row[Any] | None:
         """Return the current answer of an annotator about an item."""
-        return self._first(_LIVE_ANSWER, {"item": item_row_id, "annotator": annotator})
+        return self._first(_LIVE_ANSWER, {"item": item_row_id, "by": annotator})
 
     def find_repeat(self, answer: Answer, item_row_id: int) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
@@ -375,7 +384,8 @@ class AnswerQueries(Queries):
 
         query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
         for row in self._in_parts(query, ANSWERS.item_id, row_ids):
-            by_item[row.item_id].append(_answer(row))
+            answers = by_item[row.item_id]
+            answers.append(_answer(row))
 
         return by_item
 
@@ -418,9 +428,12 @@ class AnswerQueries(Queries):
         blind: dict[str, str] = {}
         for row in self._execute(query.order_by(ANSWERS.id)):
             origin = AnswerOrigin(row.origin)
-            if row.kind == AnswerKind.LABEL and origin is not AnswerOrigin.SEEN:
-                labels = blind if origin.is_blind else in_bulk
-                labels[row.key] = row.label
+            if row.kind != AnswerKind.LABEL or origin is AnswerOrigin.SEEN:
+                continue
+            if origin.is_blind:
+                blind[row.key] = row.label
+            else:
+                in_bulk[row.key] = row.label
         items = in_bulk.keys() & blind.keys()
         return [(in_bulk[item], blind[item]) for item in items]
 
@@ -428,12 +441,13 @@ class AnswerQueries(Queries):
         """Return the items that were answered as copies, each with the item that was looked at."""
         about_source = schema.answers.alias()
         source = schema.items.alias()
+        is_same_key_press = about_source.c.id == ANSWERS.bulk
+        is_looked_at = source.c.id == about_source.c.item_id
+        copies = self._select_columns(ITEMS.key, source.c.key.label("source"))
         query = (
-            select(ITEMS.key, source.c.key.label("source"))
-            .select_from(schema.answers.join(schema.items))
-            .join(about_source, about_source.c.id == ANSWERS.bulk)
-            .join(source, source.c.id == about_source.c.item_id)
-            .where(self._in_campaign(), ANSWERS.live, ANSWERS.origin == AnswerOrigin.COPY)
+            copies.join(about_source, is_same_key_press)
+            .join(source, is_looked_at)
+            .where(ANSWERS.live, ANSWERS.origin == AnswerOrigin.COPY)
         )
         return [(row.key, row.source) for row in self._execute(query)]
 
@@ -505,9 +519,8 @@ class AnswerQueries(Queries):
             is_later = ANSWERS.at > time
         else:
             is_later = ANSWERS.id > row_id
-        query = self._select_columns(ANSWERS.id).where(
-            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, is_later
-        )
+        is_label = ANSWERS.kind == AnswerKind.LABEL
+        query = self._select_columns(ANSWERS.id).where(ANSWERS.live, is_label, is_later)
         return self._count(query)
 
     def has_several_annotators(self) -> bool:
@@ -517,14 +530,14 @@ class AnswerQueries(Queries):
         if len(set(everywhere) - {IMPORTED}) < 2:
             return False
 
-        here = self._scalars(self._select_columns(ANSWERS.annotator).distinct())
+        in_campaign = self._select_columns(ANSWERS.annotator)
+        here = self._scalars(in_campaign.distinct())
         return len(set(here) - {IMPORTED}) > 1
 
     def label_times(self) -> list[str]:
         """Return when each live label was given, oldest first."""
-        query = self._select_columns(ANSWERS.at).where(
-            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL
-        )
+        is_label = ANSWERS.kind == AnswerKind.LABEL
+        query = self._select_columns(ANSWERS.at).where(ANSWERS.live, is_label)
         return list(self._scalars(query.order_by(ANSWERS.at)))
 
     def times_by_annotator(self) -> dict[str, list[str]]:
@@ -543,9 +556,10 @@ class AnswerQueries(Queries):
 
 
 def _undo_result(row: Row[Any], before: Row[Any] | None, count: int = 1) -> UndoResult:
-    if before is None:
-        return UndoResult(_answer(row), None, count)
-    return UndoResult(_answer(row), _answer(before), count)
+    earlier = None
+    if before is not None:
+        earlier = _answer(before)
+    return UndoResult(_answer(row), earlier, count)
 
 
 def _answer(row: Row[Any]) -> Answer:
@@ -620,8 +634,11 @@ class DecisionQueries(Queries):
         """
         by_reviewer = self._last_first().where(DECISIONS.reviewer == reviewer)
         last = self._first(by_reviewer.limit(1))
-        if number is not None and (last is None or last.id != number):
-            newest = 0 if last is None else last.id
+        is_last = last is not None and last.id == number
+        if number is not None and not is_last:
+            newest = 0
+            if last is not None:
+                newest = last.id
             return self._find_undone(reviewer, number, newest)
         if last is None:
             return None

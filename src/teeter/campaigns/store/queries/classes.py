@@ -76,17 +76,20 @@ def require_no_sets(names: Sequence[str]) -> None:
 def find_alike(name: str, names: Sequence[str]) -> str | None:
     """Return the first of some names that a reader takes for this one; None if there is none."""
     folded = _fold_name(name)
-    return next((other for other in names if _fold_name(other) == folded), None)
+    for other in names:
+        if _fold_name(other) == folded:
+            return other
+    return None
 
 
 def _fold_name(name: str) -> str:
+    visible = ""
     # A full-width letter is the same letter, and a zero-width space or soft hyphen is not seen.
-    visible = "".join(
-        character
-        for character in unicodedata.normalize("NFKC", name)
-        if unicodedata.category(character) != "Cf"
-    )
-    return unicodedata.normalize("NFKC", " ".join(visible.split()).casefold())
+    for character in unicodedata.normalize("NFKC", name):
+        if unicodedata.category(character) != "Cf":
+            visible += character
+    one_spaced = " ".join(visible.split())
+    return unicodedata.normalize("NFKC", one_spaced.casefold())
 
 
 class ClassQueries(Queries):
@@ -109,7 +112,8 @@ class ClassQueries(Queries):
 
     def row_id(self, name: str | None) -> int:
         """Return the row id of a class, also by a name that it had before; see ``find``."""
-        return self.find(name)[0]
+        row_id, _ = self.find(name)
+        return row_id
 
     def find(self, name: str | None) -> tuple[int, str]:
         """Return the row id of a class and its name, also by a name that it had before.
@@ -135,22 +139,21 @@ class ClassQueries(Queries):
         current_name = self.former_names().get(str(name))
         if current_name is not None:
             return self.row_ids()[current_name], current_name
-        raise UnknownNameError(
-            f"No class is called {name!r}. {did_you_mean(str(name), self.names())}"
-        )
+        advice = did_you_mean(str(name), self.names())
+        raise UnknownNameError(f"No class is called {name!r}. {advice}")
 
     def _find_set(self, text: str) -> tuple[int, str]:
-        given = [self._find_class(name)[1] for name in split_labels(text)]
+        labels = [self._find_class(label) for label in split_labels(text)]
+        given = [name for _, name in labels]
         for name in given:
             if given.count(name) > 1:
                 raise InputError(f"The label {name!r} is given twice in {text!r}: give it once.")
+        if len(labels) == 1:
+            return labels[0]
 
-        row_ids = self.row_ids()
-        positions = [position for position, name in enumerate(row_ids) if name in given]
-        if len(given) == 1:
-            return row_ids[given[0]], given[0]
-
-        name = join_labels(name for name in row_ids if name in given)
+        names = self.names()
+        positions = [position for position, name in enumerate(names) if name in given]
+        name = join_labels(names[position] for position in positions)
         row_id = self._scalar(_ROW_ID, {"campaign_id": self._campaign_id, "name": name})
         if row_id is None:
             row_id = self._insert(
@@ -203,7 +206,8 @@ class ClassQueries(Queries):
         for line in self._transaction.history.lines(_RENAMED, MERGED):
             previous_name = line["from"]
             previous_names = past.pop(previous_name, set())
-            past.setdefault(line["to"], set()).update(previous_names, {previous_name})
+            names = past.setdefault(line["to"], set())
+            names.update(previous_names, {previous_name})
         return past
 
     def rename(self, name: str, new_name: str, who: str) -> None:
@@ -224,7 +228,8 @@ class ClassQueries(Queries):
             )
 
         # A class may change its own case or spaces.
-        require_distinct_names([stripped], [other for other in row_ids if other != name])
+        others = [other for other in row_ids if other != name]
+        require_distinct_names([stripped], others)
 
         self._update(
             schema.classes,
@@ -242,7 +247,8 @@ class ClassQueries(Queries):
         names = self.names()
         query = self._own(schema.classes).where(CLASSES.members.is_not(None))
         for row in self._execute(query).all():
-            name = join_labels(names[position] for position in json.loads(row.members))
+            positions = json.loads(row.members)
+            name = join_labels(names[position] for position in positions)
             self._update(schema.classes, CLASSES.id == row.id, name=name)
 
     def uses(self, row_id: int) -> dict[str, int]:
@@ -275,8 +281,10 @@ class ClassQueries(Queries):
         """
         row_ids = self.row_ids()
         row_id = row_ids[name]
+        change = "class removed"
         detail = {"name": name}
         if into is not None:
+            change = MERGED
             detail = {"from": name, "to": into}
             tables = (
                 schema.answers,
@@ -294,7 +302,7 @@ class ClassQueries(Queries):
         # Models know classes by their position, so that there must be no gap.
         for position, other in enumerate(self.row_ids().values()):
             self._update(schema.classes, CLASSES.id == other, position=position)
-        self._note(who, "class removed" if into is None else MERGED, detail)
+        self._note(who, change, detail)
 
     def add(self, names: Sequence[str], who: str) -> None:
         """Add classes after the existing ones.
@@ -306,19 +314,20 @@ class ClassQueries(Queries):
             require_no_sets(names)
         # Read once: a campaign may have thousands of classes.
         positions = {name: position for position, name in enumerate(self.names())}
-        require_distinct_names([name.strip() for name in names], list(positions))
+        new_names = [name.strip() for name in names]
+        require_distinct_names(new_names, list(positions))
         rows = []
 
-        for name in names:
-            stripped = name.strip()
-            if not stripped or stripped in positions:
+        for name in new_names:
+            if not name or name in positions:
                 raise InputError(
-                    f"Cannot add the class {stripped!r}: its name must not be blank or equal to "
+                    f"Cannot add the class {name!r}: its name must not be blank or equal to "
                     f"that of an existing class ({', '.join(positions)})."
                 )
 
-            positions[stripped] = len(positions)
-            rows.append({"position": positions[stripped], "name": stripped})
+            position = len(positions)
+            positions[name] = position
+            rows.append({"position": position, "name": name})
         self._insert_all(schema.classes, rows)
         details = [{"name": row["name"]} for row in rows]
         self._transaction.history.append(who, "class", None, *details)

@@ -86,7 +86,9 @@ class EncodingQueries(Queries):
     def current(self) -> StoredEncoding | None:
         """Return the encoding that models see, or None before the first."""
         row = self._execute(self._current()).first()
-        return None if row is None else _stored_encoding(row)
+        if row is None:
+            return None
+        return _stored_encoding(row)
 
     def all(self) -> list[StoredEncoding]:
         """Return all encodings, oldest first."""
@@ -143,7 +145,9 @@ class EncodingQueries(Queries):
         """Return a value that changes whenever the current features change."""
         query = self._current().with_only_columns(ENCODINGS.id, ENCODINGS.revision)
         row = self._execute(query).first()
-        return (0, 0) if row is None else (row.id, row.revision)
+        if row is None:
+            return 0, 0
+        return row.id, row.revision
 
     # Vectors
 
@@ -247,16 +251,20 @@ class EncodingQueries(Queries):
         Raises:
             StoreError: the vectors differ in length, so the database is damaged.
         """
-        encoding_id = self._current_id() if row_id is None else row_id
+        encoding_id: Any = row_id
+        if row_id is None:
+            encoding_id = self._current_id()
         query = (
             select(ITEMS.key, VECTORS.vector, VECTORS.error)
             .join(schema.vectors)
             .where(VECTORS.encoding_id == encoding_id)
             .order_by(ITEMS.id)
         )
-        rows: list[Row[Any]] = list(
-            self._execute(query) if items is None else self._in_parts(query, ITEMS.key, list(items))
-        )
+        rows: list[Row[Any]]
+        if items is None:
+            rows = list(self._execute(query))
+        else:
+            rows = list(self._in_parts(query, ITEMS.key, list(items)))
         if not rows:
             return ItemFeatures([], np.zeros((0, 0), dtype=np.float32), {})
 
@@ -281,7 +289,9 @@ class EncodingQueries(Queries):
             VECTORS.item_id == item_row_id, VECTORS.encoding_id == self._current_id()
         )
         vector = self._scalar(query)
-        return None if vector is None else np.frombuffer(vector, dtype=np.float32)
+        if vector is None:
+            return None
+        return np.frombuffer(vector, dtype=np.float32)
 
     def encoded_items(self) -> list[str]:
         """Return the ids of the items with features: item k is row k of a model's input."""
@@ -328,7 +338,9 @@ class EncodingQueries(Queries):
         """Return a value that changes whenever the near copies change."""
         query = self._near_copies().with_only_columns(NEAR_COPIES.compared, NEAR_COPIES.found)
         row = self._first(query)
-        return None if row is None else (row.compared, row.found)
+        if row is None:
+            return None
+        return row.compared, row.found
 
     def write_near_copies(
         self, similarity: float, n_compared: int, groups: Sequence[Sequence[str]]

@@ -72,7 +72,8 @@ class ImportedTableQueries(Queries):
         distinct_ids = list(set(item_row_ids.values()))
         for old in self._in_parts(in_order, IMPORTED_ROWS.item_id, distinct_ids):
             old_values = (old.id, old.table_id, hash(old.cells))
-            stored[old.item_id, old.key].append(old_values)
+            rows_of_id = stored[old.item_id, old.key]
+            rows_of_id.append(old_values)
         table_ids: dict[int, int] = {}
 
         new_values = []
@@ -114,8 +115,9 @@ class ImportedTableQueries(Queries):
         # Escaped, because a name may have characters that PostgreSQL cannot store.
         columns = json.dumps(described)
         has_schema = IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema)
-        query = self._own(schema.imported_tables).where(IMPORTED_TABLES.columns == columns)
-        table_id = self._scalar(query.where(has_schema).limit(1))
+        has_columns = IMPORTED_TABLES.columns == columns
+        alike = self._own(schema.imported_tables).where(has_columns, has_schema)
+        table_id = self._scalar(alike.limit(1))
         if table_id is None:
             table_id = self._insert(
                 schema.imported_tables,
@@ -132,9 +134,13 @@ class ImportedTableQueries(Queries):
         tables = {}
         for row in self._execute(query.order_by(IMPORTED_TABLES.id)):
             described = json.loads(row.columns)
-            columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
+            columns = []
+            for name, kind in described["columns"]:
+                column_type = ColumnType(kind)
+                columns.append(TableColumn(name, column_type))
+            text_column = described.get("text")
             tables[row.id] = ImportedTable(
-                tuple(columns), row.arrow_schema, described["id"], described.get("text")
+                tuple(columns), row.arrow_schema, described["id"], text_column
             )
         return tables
 
@@ -175,9 +181,8 @@ class ImportedTableQueries(Queries):
         tables = self.tables()
         for row in self._rows_of(item_row_ids):
             values = _stored_row(row, tables[row.table_id]).values()
-            if all(
-                name in values and format_cell(values[name]) == value for name, value in filters
-            ):
+            texts = {name: format_cell(values[name]) for name, _ in filters if name in values}
+            if all(texts.get(name) == value for name, value in filters):
                 matches.add(row.item_id)
         return matches
 
@@ -186,12 +191,14 @@ class ImportedTableQueries(Queries):
         return self._in_parts(in_order, IMPORTED_ROWS.item_id, item_row_ids)
 
     def _select_rows(self) -> Select[Any]:
-        columns = (IMPORTED_ROWS.key, IMPORTED_ROWS.table_id, IMPORTED_ROWS.item_id)
-        return (
-            select(ITEMS.key.label("stored_key"), *columns, IMPORTED_ROWS.cells)
-            .join(schema.items)
-            .where(self._in_campaign())
+        rows = select(
+            ITEMS.key.label("stored_key"),
+            IMPORTED_ROWS.key,
+            IMPORTED_ROWS.table_id,
+            IMPORTED_ROWS.item_id,
+            IMPORTED_ROWS.cells,
         )
+        return rows.join(schema.items).where(self._in_campaign())
 
 
 def items_with_text(connection: Connection, text: str, *, ignore_case: bool) -> Select[Any]:

@@ -79,7 +79,8 @@ def deduplicate(
     # Contents are compared by their digests: texts may be long, and images are not read again.
     id_of_content: dict[tuple[str, str], str] = {}
     for row in stored:
-        id_of_content[_content_key(row.kind, row.digest, row.item_id)] = row.item_id
+        content = _content_key(row.kind, row.digest, row.item_id)
+        id_of_content[content] = row.item_id
 
     taken_ids = set(id_of_content.values())
     new = []
@@ -161,7 +162,8 @@ class ItemQueries(Queries):
     def count_withdrawn(self) -> int:
         """Return the number of items that were taken out of the campaign."""
         is_withdrawn = ITEMS.withdrawn.is_not(None)
-        return self._count(select(ITEMS.id).where(self._in_campaign(), is_withdrawn))
+        withdrawn = select(ITEMS.id).where(self._in_campaign(), is_withdrawn)
+        return self._count(withdrawn)
 
     def newest_row_id(self) -> int:
         """Return the largest row id of an item; it changes whenever items are added.
@@ -169,7 +171,8 @@ class ItemQueries(Queries):
         Other campaigns of the database count too: their items change it without need, and the index
         gives it at once.
         """
-        return int(self._scalar(select(func.max(ITEMS.id))) or 0)
+        newest = self._scalar(select(func.max(ITEMS.id)))
+        return int(newest or 0)
 
     def get(self, item_id: str) -> StoredItem:
         """Return an item.
@@ -261,8 +264,10 @@ class ItemQueries(Queries):
 
         for _, value in columns:
             require_valid_unicode(value, "value of a column")
+            part = value
             # Lists and objects are stored without the spaces that people see.
-            part = "" if value[:1] in ("[", "{") else value
+            if value.startswith(("[", "{")):
+                part = ""
             # Wider than the filter: the text may be in another column.
             rows = items_with_text(self._connection, part, ignore_case=False)
             query = query.where(ITEMS.id.in_(rows))
@@ -301,16 +306,18 @@ class ItemQueries(Queries):
         self._insert_all(schema.items, rows)
 
         # The new items and the ids that stand for others, in lines that are not too long.
-        item_ids = [item.key for item in new]
-        aliases = [[given, stored] for given, stored in duplicates if given != stored]
-        most = max(len(item_ids), len(aliases))
+        all_ids = [item.key for item in new]
+        all_aliases = [[given, stored] for given, stored in duplicates if given != stored]
+        most = max(len(all_ids), len(all_aliases))
         for start in range(0, most, _MOST_IDS_IN_LINE):
-            part = slice(start, start + _MOST_IDS_IN_LINE)
+            end = start + _MOST_IDS_IN_LINE
+            item_ids = all_ids[start:end]
+            aliases = all_aliases[start:end]
             detail = {
-                "items": len(item_ids[part]),
-                "duplicates": len(aliases[part]),
-                "ids": item_ids[part],
-                "same": aliases[part],
+                "items": len(item_ids),
+                "duplicates": len(aliases),
+                "ids": item_ids,
+                "same": aliases,
             }
             self._note(who, "added", detail)
 

@@ -52,13 +52,13 @@ _READY_PICKS = select(PICKS.id, PICKS.arm).where(
     PICKS.state == PickState.READY,
 )
 
-_SET_STATE = (
-    update(schema.picks)
-    .where(PICKS.id.in_(bindparam("picks", expanding=True)))
-    .values(state=bindparam("new_state"))
-)
+_IS_GIVEN = PICKS.id.in_(bindparam("picks", expanding=True))
 
-_DELETE_PICKS = delete(schema.picks).where(PICKS.id.in_(bindparam("picks", expanding=True)))
+_SET_STATE = update(schema.picks).where(_IS_GIVEN).values(state=bindparam("new_state"))
+
+_DELETE_PICKS = delete(schema.picks).where(_IS_GIVEN)
+
+_BATCHES_WITH_OPEN_PICKS = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
 
 # Answered batches keep their lease: until it ends, the annotator counts as active.
 _EXTEND_LEASES = (
@@ -66,7 +66,7 @@ _EXTEND_LEASES = (
     .where(
         BATCHES.campaign_id == bindparam("campaign"),
         BATCHES.annotator == bindparam("holder"),
-        BATCHES.id.in_(select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)),
+        BATCHES.id.in_(_BATCHES_WITH_OPEN_PICKS),
     )
     .values(lease_end=bindparam("new_end"))
 )
@@ -117,19 +117,24 @@ class PickQueries(Queries):
         # are shown, those with a label would come last, and the first ones would be no sample.
         picks = sorted(picks, key=lambda pick: stream_seed(batch_id, "rows", pick.item))
         items = self._transaction.items.by_id([pick.item for pick in picks])
-        # Ready picks belong to no one yet: the next to ask gets them without waiting.
-        state = PickState.READY if annotator is None else PickState.OPEN
 
         rows = []
         for pick in picks:
+            if not pick.asked:
+                # Drawn as a control item, but labelled already: it counts, and no one is asked.
+                state = PickState.KNOWN
+            elif annotator is None:
+                # Ready picks belong to no one yet: the next to ask gets them without waiting.
+                state = PickState.READY
+            else:
+                state = PickState.OPEN
             row = {
                 "batch_id": batch_id,
                 "item_id": items[pick.item].row_id,
                 "rank": pick.rank,
                 "arm": pick.arm,
                 "reason": json.dumps(dict(pick.reason)),
-                # Drawn as a control item, but labelled already: it counts, and no one is asked.
-                "state": state if pick.asked else PickState.KNOWN,
+                "state": state,
             }
             rows.append(row)
         self._insert_all(schema.picks, rows)
@@ -143,6 +148,10 @@ class PickQueries(Queries):
         return batch_id
 
     def _insert_batch(self, annotator: str | None, origin: BatchOrigin) -> int:
+        lease_end = None
+        if annotator is not None:
+            # A lease begins when someone gets the items, not when they are picked ahead.
+            lease_end = self._transaction.lease_end()
         return self._insert(
             schema.batches,
             annotator=annotator,
@@ -150,8 +159,7 @@ class PickQueries(Queries):
             strategy=origin.strategy,
             seed=origin.seed,
             model_version=origin.model_version,
-            # A lease begins when someone gets the items, not when they are picked ahead.
-            lease_end=None if annotator is None else self._transaction.lease_end(),
+            lease_end=lease_end,
         )
 
     def _note_batch(self, annotator: str, batch_id: int, origin: BatchOrigin) -> None:
@@ -286,7 +294,8 @@ class PickQueries(Queries):
         return set(self._scalars(self._select_items(arm)))
 
     def _select_items(self, arm: PickArm) -> Select[Any]:
-        return select(ITEMS.key).join(schema.picks).where(self._in_campaign(), PICKS.arm == arm)
+        drawn = select(ITEMS.key).join(schema.picks)
+        return drawn.where(self._in_campaign(), PICKS.arm == arm)
 
     def control_items_in_order(self) -> list[str]:
         """Return the ids of the control items in the order in which they were drawn.
@@ -300,19 +309,15 @@ class PickQueries(Queries):
 
     def measuring_items(self) -> set[str]:
         """Return the ids of the items that were drawn to measure something."""
-        drawn = (
-            select(ITEMS.key)
-            .join(schema.picks, isouter=True)
-            .where(
-                self._in_campaign(),
-                or_(PICKS.arm != PickArm.PICKED, ITEMS.audit),
-            )
-        )
+        is_measuring = or_(PICKS.arm != PickArm.PICKED, ITEMS.audit)
+        items = select(ITEMS.key).join(schema.picks, isouter=True)
+        drawn = items.where(self._in_campaign(), is_measuring)
         return set(self._scalars(drawn))
 
     def newest_row_id(self) -> int:
         """Return the largest row id of a pick; it changes whenever items are picked."""
-        return int(self._scalar(select(func.max(PICKS.id))) or 0)
+        newest = self._scalar(select(func.max(PICKS.id)))
+        return int(newest or 0)
 
     def open_items(self) -> set[int]:
         """Return the row ids of the items that are open with an annotator."""
@@ -327,8 +332,9 @@ class PickQueries(Queries):
         """
         items = select(ITEMS.id).where(self._in_campaign())
         picked = items.join(schema.picks)
-        measuring = set(self._scalars(items.where(ITEMS.audit)))
-        measuring.update(self._scalars(picked.where(PICKS.arm != PickArm.PICKED)))
+        audited = items.where(ITEMS.audit)
+        drawn = picked.where(PICKS.arm != PickArm.PICKED)
+        measuring = {*self._scalars(audited), *self._scalars(drawn)}
 
         is_blind = ANSWERS.origin == AnswerOrigin.SINGLE
         is_no_skip = ANSWERS.kind != AnswerKind.SKIP
@@ -342,7 +348,8 @@ class PickQueries(Queries):
             to_answer = to_answer.where(ITEMS.annotators_needed > 1)
         waiting.update(self._scalars(to_answer))
         # Who is still to be asked may look for it before.
-        waiting.update(self._scalars(items.where(ITEMS.annotators_missing > 0)))
+        lacking = items.where(ITEMS.annotators_missing > 0)
+        waiting.update(self._scalars(lacking))
         return waiting
 
     def random_items(self) -> set[str]:
@@ -353,9 +360,9 @@ class PickQueries(Queries):
         picks after answers in bulk one of what those left over.
         """
         control = self.control_items()
-        strategies = self._own(schema.batches).with_only_columns(BATCHES.strategy)
-        is_random = set(self._scalars(strategies.distinct())) == {RANDOM_STRATEGY}
-        if not is_random or not self._transaction.answers.are_all_blind():
+        batches = self._own(schema.batches).with_only_columns(BATCHES.strategy)
+        strategies = set(self._scalars(batches.distinct()))
+        if strategies != {RANDOM_STRATEGY} or not self._transaction.answers.are_all_blind():
             return control
         return control | self.items_of_arm(PickArm.PICKED)
 
@@ -378,8 +385,10 @@ class PickQueries(Queries):
             taken.add(row.item_id)
         in_view: set[int] = set()
         for row in self._in_parts(answered, ANSWERS.item_id, row_ids):
-            answers = taken if AnswerOrigin(row.origin).is_blind else in_view
-            answers.add(row.item_id)
+            if AnswerOrigin(row.origin).is_blind:
+                taken.add(row.item_id)
+            else:
+                in_view.add(row.item_id)
 
         free = []
         for pick in picks:
@@ -393,8 +402,9 @@ class PickQueries(Queries):
 
     def has_assignable(self) -> bool:
         """Return whether an annotator could get an item without picking a new one."""
-        ready = self._select(PickState.READY).with_only_columns(PICKS.id)
-        if self._scalar(ready.order_by(None).limit(1)) is not None:
+        row_ids = self._select(PickState.READY).with_only_columns(PICKS.id)
+        any_ready = row_ids.order_by(None).limit(1)
+        if self._scalar(any_ready) is not None:
             return True
 
         # Shared items that lack an annotator. The one who asks may have answered them before, which
@@ -480,17 +490,12 @@ class PickQueries(Queries):
         picks = []
         for rank, row in enumerate(wanted, start=1):
             pick = earlier.get(row.id)
-            if pick is None:
-                picks.append(Pick(row.key, rank, PickArm.PICKED, {}))
-            else:
-                picks.append(
-                    Pick(
-                        row.key,
-                        rank,
-                        PickArm(pick.arm),
-                        json.loads(pick.reason),
-                    )
-                )
+            arm = PickArm.PICKED
+            reason: dict[str, Any] = {}
+            if pick is not None:
+                arm = PickArm(pick.arm)
+                reason = json.loads(pick.reason)
+            picks.append(Pick(row.key, rank, arm, reason))
 
         origin = BatchOrigin("again", 0, 0)
         if earlier:
@@ -637,11 +642,11 @@ class PickQueries(Queries):
             self._note(batch[0].annotator, "returned", detail)
 
             # Ready again, except those that an older model chose.
-            current = [
-                _pick(row)
-                for row in batch
-                if row.arm != PickArm.PICKED or row.model_version == newest_version
-            ]
+            current = []
+            for row in batch:
+                is_outdated = row.arm == PickArm.PICKED and row.model_version != newest_version
+                if not is_outdated:
+                    current.append(_pick(row))
             picks = self.unassigned(current)
             if picks:
                 self.add_batch(None, picks, _newest_origin(batch))
@@ -690,8 +695,10 @@ class PickQueries(Queries):
             return None
 
         # An open pick must be closed, whichever picks of the item were returned before.
+        row = rows[-1]
         open_rows = [row for row in rows if row.state == PickState.OPEN]
-        row = open_rows[0] if open_rows else rows[-1]
+        if open_rows:
+            row = open_rows[0]
         return row.id, PickState(row.state), PickArm(row.arm), row.strategy
 
     def holders(self, row_id: int) -> list[str]:
@@ -718,15 +725,16 @@ class PickQueries(Queries):
             picks = self._select(state, with_withdrawn=True)
             for row in self._execute(picks).all():
                 reason = json.loads(row.reason)
-                if reason.get("predicted") == name:
-                    reason["predicted"] = new_name
-                    if new_name is None:
-                        reason["probability"] = None
-                    self._update(
-                        schema.picks,
-                        PICKS.id == row.id,
-                        reason=json.dumps(reason),
-                    )
+                if reason.get("predicted") != name:
+                    continue
+                reason["predicted"] = new_name
+                if new_name is None:
+                    reason["probability"] = None
+                self._update(
+                    schema.picks,
+                    PICKS.id == row.id,
+                    reason=json.dumps(reason),
+                )
 
     def reopen(self, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.
@@ -752,9 +760,11 @@ class PickQueries(Queries):
             state=PickState.RETURNED,
         )
 
+        state = PickState.RETURNED
         is_free = all(holder == annotator for holder in self.holders(row_id))
-        may_open = is_free or self.needs_several(row_id)
-        self.set_state([pick_id], PickState.OPEN if may_open else PickState.RETURNED)
+        if is_free or self.needs_several(row_id):
+            state = PickState.OPEN
+        self.set_state([pick_id], state)
 
         self.remove_ready([row_id])
         self.extend_leases(annotator)
@@ -777,12 +787,12 @@ class PickQueries(Queries):
                 continue  # most items: nothing to count
 
             # Skips do not count.
-            kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
-                ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
-            )
+            is_no_skip = ANSWERS.kind != AnswerKind.SKIP
             # Who answered it in bulk has not looked at it alone yet.
             is_bulk = ANSWERS.origin.in_((AnswerOrigin.BULK, AnswerOrigin.COPY))
-            kinds = kinds.where(~is_bulk)
+            kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
+                ANSWERS.item_id == row_id, ANSWERS.live, is_no_skip, ~is_bulk
+            )
             answered = {row.annotator: row.kind for row in self._execute(kinds)}
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(row_id))

@@ -376,11 +376,13 @@ class SuggestionQueries(Queries):
         return [items[row_id] for row_id in ordered]
 
     def _urgent_row_ids(self) -> set[int]:
+        is_about_item = and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live)
+        is_measuring = (PICKS.arm == PickArm.CONTROL) | ITEMS.audit
         measuring = (
             select(ITEMS.id)
-            .join(schema.answers, and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live))
+            .join(schema.answers, is_about_item)
             .outerjoin(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(self._in_campaign(), (PICKS.arm == PickArm.CONTROL) | ITEMS.audit)
+            .where(self._in_campaign(), is_measuring)
         )
         waiting = (
             select(PICKS.item_id)
