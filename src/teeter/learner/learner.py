@@ -772,10 +772,12 @@ def _cast_whole_numbers(data: Any, pool: Any) -> Any:
     Other data are returned as they are.
     """
     if isinstance(pool, Mapping) and isinstance(data, Mapping):
-        return {
-            name: _cast_whole_numbers(part, pool[name]) if name in pool else part
-            for name, part in data.items()
-        }
+        parts = {}
+        for name, part in data.items():
+            parts[name] = part
+            if name in pool:
+                parts[name] = _cast_whole_numbers(part, pool[name])
+        return parts
 
     dtype = _float_dtype(pool)
     if dtype is None or not isinstance(data, Tensor | np.ndarray | list):

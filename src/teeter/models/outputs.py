@@ -315,8 +315,11 @@ class Outputs:
         if self.logits is None or has_probabilities or self.has("head"):
             return
 
+        if not self.logits.numel():
+            return
+        highest = self.logits.max()
         # All zeros are the logits of a model that knows nothing.
-        if self.logits.numel() and self.logits.min() >= 0 and 0 < self.logits.max() <= 1:
+        if self.logits.min() >= 0 and 0 < highest <= 1:
             raise InputError(
                 "All logits are between 0 and 1, as probabilities are: pass them as "
                 "probabilities= instead. If they are logits, pass their sigmoid as probabilities=."
@@ -361,15 +364,18 @@ def are_probabilities(values: Tensor) -> bool:
         >>> are_probabilities(torch.tensor([[0.25, 0.75], [1.0, 2.0]]))
         False
     """
-    # The first row decides nearly always, without a pass over all rows.
-    if values.numel() == 0 or not _rows_sum_to_one(values[(0,) * (values.ndim - 1)]):
+    if values.numel() == 0:
         return False
-    return _rows_sum_to_one(values)
+    # The first row decides nearly always, without a pass over all rows.
+    first_row = (0,) * (values.ndim - 1)
+    return _rows_sum_to_one(values[first_row]) and _rows_sum_to_one(values)
 
 
 def _rows_sum_to_one(values: Tensor) -> bool:
-    is_non_negative = bool(values.min() >= 0)
-    return is_non_negative and bool(((values.sum(dim=-1) - 1).abs() < _SUM_TOLERANCE).all())
+    if values.min() < 0:
+        return False
+    distances = (values.sum(dim=-1) - 1).abs()
+    return bool((distances < _SUM_TOLERANCE).all())
 
 
 def _log_probabilities(probabilities: Array) -> Tensor:
@@ -388,7 +394,7 @@ def _log_probabilities(probabilities: Array) -> Tensor:
 def _log_odds(probabilities: Array) -> Tensor:
     """Return the log odds of independent probabilities (N, C), all finite."""
     tensor = _as_valid_tensor(probabilities, "probabilities")
-    if tensor is None or bool(((tensor < 0) | (tensor > 1)).any()):
+    if tensor is None or (tensor < 0).any() or (tensor > 1).any():
         raise InputError(
             "The probabilities of several labels must be from 0 to 1: pass scores of another kind "
             "as logits=."
@@ -418,7 +424,9 @@ def _as_valid_tensor(value: object, name: str) -> Tensor | None:
     tensor = as_tensor(value, name)
     axes = _ARGUMENT_AXES[name]
     if tensor.ndim != len(axes):
-        expected = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
+        expected = f"({', '.join(axes)})"
+        if len(axes) == 1:
+            expected = f"({axes[0]},)"
         raise InputError(f"{name} has shape {tuple(tensor.shape)}: it should be {expected}.")
 
     is_multiplied = name in ("features", "weight")

@@ -116,7 +116,7 @@ class ExampleRegression(LogisticRegression):  # type: ignore[misc]
     def _fit_balanced(self, rows: Any, classes: Any, weights: Floats) -> None:
         """Fit the regression so that all classes have the same total weight."""
         names = getattr(self, "feature_names_in_", None)
-        codes = np.unique(classes, return_inverse=True)[1]
+        _, codes = np.unique(classes, return_inverse=True)
         totals = np.bincount(codes, weights)
         # A class without weight is left alone.
         divisors = np.where(totals > 0, totals, 1)
@@ -220,13 +220,14 @@ class PoolHead(ExampleRegression):
             n_labels: L. Examples are no rows of the pool.
         """
         K = len(self.classes_)
-        N = len(pool) + weights[:n_labels].sum()
+        label_weights = weights[:n_labels]
+        N = len(pool) + label_weights.sum()
         prior_rows = max(_SHARE_PRIOR * N / K, _FEWEST_PRIOR_ROWS)
 
         # What the labelled rows contribute to each class: it is known, and stays the same.
         codes = np.searchsorted(self.classes_, classes[:n_labels])
-        counts = np.bincount(codes, weights[:n_labels], minlength=K)
-        weighted_rows = rows[:n_labels] * weights[:n_labels, None]
+        counts = np.bincount(codes, label_weights, minlength=K)
+        weighted_rows = rows[:n_labels] * label_weights[:, None]
         sums = np.zeros((K, rows.shape[1]))
         np.add.at(sums, codes, weighted_rows)
 

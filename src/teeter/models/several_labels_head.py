@@ -99,7 +99,8 @@ class SeveralLabelsHead(BaseEstimator):  # type: ignore[misc]
         if self.examples is None:
             # Nothing is known of a label that no row has, so it is not predicted either.
             is_unknown = ~has_label.any(axis=0)
-            cuts[is_unknown] = logits.max(axis=0)[is_unknown] + 1
+            highest = logits.max(axis=0)
+            cuts[is_unknown] = highest[is_unknown] + 1
 
         # Calibrated log odds; the cuts move with them.
         self.coef_: Floats = slope * weight.T
@@ -162,14 +163,16 @@ class SeveralLabelsHead(BaseEstimator):  # type: ignore[misc]
         same place: the loss has one minimum.
         """
         logits = np.zeros(marks.shape)
-        n_folds = min(_FOLDS, len(rows))
         # A single row without examples leaves nothing to train on.
-        if n_folds < 2 and self.examples is None:
+        is_single = len(rows) == 1 and self.examples is None
+        if len(rows) == 0 or is_single:
             return logits
 
         # Shuffled, because rows may come label by label.
-        order = np.random.default_rng(0).permutation(len(rows))
-        for fold in np.array_split(order, n_folds) if n_folds else []:
+        generator = np.random.default_rng(0)
+        order = generator.permutation(len(rows))
+        n_folds = min(_FOLDS, len(rows))
+        for fold in np.array_split(order, n_folds):
             others = np.setdiff1d(order, fold)
             weight, bias = self._fit_balanced(rows[others], marks[others], start)
             logits[fold] = rows[fold] @ weight + bias
@@ -181,10 +184,11 @@ class SeveralLabelsHead(BaseEstimator):  # type: ignore[misc]
         """Fit all regressions to rows and examples: (D, K) and (K,)."""
         importance = np.ones(len(rows))
         if self.examples is not None:
-            example_rows, example_marks = self.examples
-            rows = np.concatenate([rows, np.asarray(example_rows, np.float64)])
-            marks = np.concatenate([marks, np.asarray(example_marks, bool)])
-            example_importance = np.full(len(rows) - len(importance), self.example_weight)
+            example_rows = np.asarray(self.examples[0], np.float64)
+            example_marks = np.asarray(self.examples[1], bool)
+            example_importance = np.full(len(example_rows), self.example_weight)
+            rows = np.concatenate([rows, example_rows])
+            marks = np.concatenate([marks, example_marks])
             importance = np.concatenate([importance, example_importance])
 
         # With fewer rows than features, the weights lie in the space of the rows.
@@ -244,9 +248,10 @@ def _fit_regressions(
 
     if start is None:
         start = (np.zeros((D, K)), expected_bias)
+    parameters = np.vstack(start)
     result = minimize(
         loss,
-        np.vstack(start).ravel(),
+        parameters.ravel(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_iter, "ftol": _TOLERANCE},
@@ -270,22 +275,25 @@ def calibrate(logits: Floats, marks: Marks) -> tuple[float, Floats]:
 
     # The logarithm of the slope, the common shift, and each label's own shift.
     def loss(parameters: Floats) -> tuple[float, Floats]:
-        log_slope = parameters[0]
+        log_slope, shift = parameters[:2]
         own_shifts = parameters[2:]
         scaled = np.exp(log_slope) * logits
-        margins = signs * (scaled + base + parameters[1] + own_shifts)
+        margins = signs * (scaled + base + shift + own_shifts)
 
         misfit = np.logaddexp(0, -margins).sum()
-        penalty = log_slope**2 + parameters[1] ** 2 + np.square(own_shifts / _SHIFT_DEVIATION).sum()
+        deviations = own_shifts / _SHIFT_DEVIATION
+        penalty = log_slope**2 + shift**2 + np.square(deviations).sum()
         pull = -signs * expit(-margins)
         gradient = np.empty_like(parameters)
         gradient[0] = (pull * scaled).sum() + log_slope
-        gradient[1] = pull.sum() + parameters[1]
+        gradient[1] = pull.sum() + shift
         gradient[2:] = pull.sum(axis=0) + own_shifts / _SHIFT_DEVIATION**2
         return float(misfit + penalty / 2), gradient
 
     result = minimize(loss, np.zeros(K + 2), jac=True, method="L-BFGS-B")
-    return float(np.exp(result.x[0])), base + result.x[1] + result.x[2:]
+    log_slope, shift = result.x[:2]
+    own_shifts = result.x[2:]
+    return float(np.exp(log_slope)), base + shift + own_shifts
 
 
 def choose_cuts(logits: Floats, marks: Marks) -> Floats:
@@ -314,8 +322,9 @@ def choose_cuts(logits: Floats, marks: Marks) -> Floats:
     f1 = np.empty((len(candidates), len(counts)))
     for row, cut in enumerate(candidates):
         is_predicted = logits > cut
+        n_predicted = is_predicted.sum(axis=0)
         hits = (is_predicted & marks).sum(axis=0)
-        f1[row] = 2 * hits / np.maximum(is_predicted.sum(axis=0) + counts, 1)
+        f1[row] = 2 * hits / np.maximum(n_predicted + counts, 1)
 
     mean_f1 = f1[:, is_counted].mean(axis=1, keepdims=True)
     own_share = counts / (counts + _CUT_PRIOR)

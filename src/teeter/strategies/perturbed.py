@@ -96,7 +96,8 @@ def _class_means(context: Context) -> Tensor:
     totals = features.new_zeros((n_classes, features.shape[1]))
     totals.index_add_(0, context.labels, features)
     counts = torch.bincount(context.labels, minlength=n_classes)[:, None]
-    return torch.where(counts > 0, totals / counts.clamp_min(1), features.mean(dim=0))
+    means = totals / counts.clamp_min(1)
+    return torch.where(counts > 0, means, features.mean(dim=0))
 
 
 def _spread(is_candidate: Tensor, context: Context, n: int) -> Tensor:

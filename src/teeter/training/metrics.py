@@ -70,7 +70,8 @@ def calibration_error(labels: _Labels, probabilities: _Probabilities) -> float:
     is_hit = probabilities.argmax(axis=1) == labels
 
     # A bin has its upper edge and not its lower one, so that 1 is in the last bin.
-    bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
+    upper_edges = np.ceil(confidence * _BINS).astype(np.int64)
+    bins = np.clip(upper_edges - 1, 0, _BINS - 1)
     surplus = np.bincount(bins, weights=is_hit - confidence, minlength=_BINS)
     return float(np.abs(surplus).sum() / len(labels))
 

@@ -168,7 +168,9 @@ class Preparation:
 
             # The model was trained by another process: only the time is known.
             model = view.models.newest_summary()
-            trained_at = "" if model is None else model.trained
+            trained_at = ""
+            if model is not None:
+                trained_at = model.trained
             return view.answers.count_labels_after(time=trained_at)
 
     def _pool_has_changed(self) -> bool:
@@ -178,15 +180,17 @@ class Preparation:
             # Until all items are encoded, no model is trained.
             if model is None or "pool" not in model.facts or count_unencoded(view):
                 return False
-            sizes = (view.items.count(), view.items.count_withdrawn())
+            n_items = view.items.count()
+            n_withdrawn = view.items.count_withdrawn()
 
         # If there are too few labels to train again, trying once is enough.
+        sizes = (n_items, n_withdrawn)
         if sizes == self._tried_sizes:
             return False
         self._tried_sizes = sizes
         facts = model.facts
-        n_items, n_withdrawn = facts["items"]
-        n_changed: int = abs(sizes[0] - n_items) + abs(sizes[1] - n_withdrawn)
+        n_items_then, n_withdrawn_then = facts["items"]
+        n_changed: int = abs(n_items - n_items_then) + abs(n_withdrawn - n_withdrawn_then)
         n_learned: int = facts["labels"] + facts["pool"]
         return n_changed > _POOL_CHANGE_SHARE * n_learned
 
@@ -240,27 +244,31 @@ class Explainer:
 
         explanations = {}
         for row, nearest, by_class in zip(rows, neighbours, probabilities, strict=True):
-            explanations[state.keys[row]] = Explanation(
-                by_class,
-                [Neighbour(item, label, contents[item][:_EXCERPT]) for item, label in nearest],
-            )
+            shown = []
+            for item, label in nearest:
+                excerpt = contents[item][:_EXCERPT]
+                shown.append(Neighbour(item, label, excerpt))
+            explanations[state.keys[row]] = Explanation(by_class, shown)
         return explanations
 
 
 def _nearest_labelled(state: RoundState, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
     """Return for each row the ids and labels of the labelled items with the largest cosine."""
-    labelled = np.array(sorted(set(state.labels) - set(rows)), dtype=np.int64)
-    if len(labelled) == 0:
+    labelled_rows = set(state.labels) - set(rows)
+    if not labelled_rows:
         return [[] for _ in rows]
 
+    labelled = np.array(sorted(labelled_rows), dtype=np.int64)
     # (rows, labelled). Cosines rather than distances: long texts have long vectors.
-    cosines = _unit_rows(state.features[list(rows)]) @ _unit_rows(state.features[labelled]).T
-    order = np.argsort(-cosines, axis=1)[:, :_NEIGHBOURS]  # (rows, neighbours)
+    vectors = _unit_rows(state.features[list(rows)])
+    labelled_vectors = _unit_rows(state.features[labelled])
+    cosines = vectors @ labelled_vectors.T
+    order = np.argsort(-cosines, axis=1)
 
     nearest = []
-    for positions in order:
-        neighbour_rows = [int(row) for row in labelled[positions]]
-        nearest.append([(state.keys[row], state.labels[row]) for row in neighbour_rows])
+    for neighbour_rows in labelled[order[:, :_NEIGHBOURS]].tolist():
+        neighbours = [(state.keys[row], state.labels[row]) for row in neighbour_rows]
+        nearest.append(neighbours)
     return nearest
 
 
@@ -275,15 +283,15 @@ def _class_probabilities(state: RoundState, rows: Sequence[int]) -> list[list[tu
 
     The lists are empty if there is no model, no linear one, or one of other features.
     """
-    arrays = {} if state.weights is None else load_arrays(state.weights)
-    if (
-        state.weights is None
-        or "weight" not in arrays
-        or arrays["weight"].shape[1] != state.features.shape[1]
-    ):
-        return [[] for _ in rows]
+    no_probabilities: list[list[tuple[str, float]]] = [[] for _ in rows]
+    if state.weights is None:
+        return no_probabilities
+    arrays = load_arrays(state.weights)
+    if "weight" not in arrays or arrays["weight"].shape[1] != state.features.shape[1]:
+        return no_probabilities
 
-    logits = state.features[list(rows)] @ arrays["weight"].T + arrays["bias"]
+    features = state.features[list(rows)]
+    logits = features @ arrays["weight"].T + arrays["bias"]
     if state.several:
         names = list(state.classes[: len(arrays["weight"])])
         probabilities = 1 / (1 + np.exp(-logits))

@@ -46,17 +46,23 @@ def open_questions(
 
         for pick in picks:
             shown = _show_pick(pick, view.settings)
+            suggestion = None
+            explanation = None
             # Control, audit and shared items are labelled without the model's opinion.
+            if not shown.is_blind:
+                suggestion = suggestions.get(pick.item)
+                explanation = explanations.get(pick.item)
+            excerpts = {}
+            for copy in shown_copies[pick.item]:
+                content = copied_rows[copy].content or ""
+                excerpts[copy] = content[:_EXCERPT]
             question = ShownQuestion(
                 item=pick.item,
                 content=read_content(view, rows[pick.item]),
                 pick=shown,
-                suggestion=None if shown.is_blind else suggestions.get(pick.item),
-                explanation=None if shown.is_blind else explanations.get(pick.item),
-                copies={
-                    copy: (copied_rows[copy].content or "")[:_EXCERPT]
-                    for copy in shown_copies[pick.item]
-                },
+                suggestion=suggestion,
+                explanation=explanation,
+                copies=excerpts,
             )
             questions.append(question)
 
@@ -120,12 +126,14 @@ def recent_answers(campaign: Campaign, annotator: str, count: int = 10) -> list[
 
         for answer in answers:
             row = rows[answer.item]
-            pick = picks.get(row.row_id)
+            pick = None
+            if row.row_id in picks:
+                pick = _show_pick(picks[row.row_id], view.settings)
             described = RecentAnswer(
                 number=answer.number,
                 item=answer.item,
                 content=read_content(view, row),
-                pick=None if pick is None else _show_pick(pick, view.settings),
+                pick=pick,
                 answer=answer.label or answer.kind,
                 comment=answer.comment,
             )

@@ -61,12 +61,13 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     """
     # Draws of a promise come first and alone, in their order: no other choice may mix with them.
     taken = state.taken - state.repeatable
-    draws = [place for place in state.finish_draws if place not in taken][:n]
+    draws = [place for place in state.finish_draws if place not in taken]
     if draws:
-        return [
-            Pick(item=state.keys[place], rank=rank, arm=PickArm.FINISH, reason={})
-            for rank, place in enumerate(draws, start=1)
-        ]
+        picks = []
+        for rank, place in enumerate(draws[:n], start=1):
+            pick = Pick(item=state.keys[place], rank=rank, arm=PickArm.FINISH, reason={})
+            picks.append(pick)
+        return picks
 
     # The number of batches makes each batch random, and the same after a restart.
     seed = stream(settings.seed, "batch", state.batches).initial_seed()
@@ -78,10 +79,9 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     # If other items run out, the audit set fills the batch.
     audit_count = max(audit_count, n - len(available))
     audit = waiting_audit[: min(audit_count, n)]
-    checks = sorted(state.checks - state.control - state.audit.keys())[
-        : math.ceil(CHECKED_SHARE * n)
-    ]
-    checks = checks[: n - len(audit)]
+    checks = sorted(state.checks - state.control - state.audit.keys())
+    n_checks = min(math.ceil(CHECKED_SHARE * n), n - len(audit))
+    checks = checks[:n_checks]
     n_left = min(n - len(audit) - len(checks), len(available))
 
     control_count = int(settings.control * n_left + generator.random())
@@ -104,7 +104,8 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
         picked = _ask_strategy(state, picker, candidates, n_picks)
         notes = picker.state.notes
 
-    arms = dict.fromkeys(checks, PickArm.CHECK) | dict.fromkeys(control, PickArm.CONTROL)
+    arms = dict.fromkeys(checks, PickArm.CHECK)
+    arms |= dict.fromkeys(control, PickArm.CONTROL)
     arms |= dict.fromkeys(audit, PickArm.AUDIT)
     random_items = list(arms)
     order = list(picked)
@@ -185,7 +186,8 @@ def _draw_control(
     """
     can_be_asked = set(available.tolist()) | state.repeatable
     measuring = state.labels.keys() - state.in_view
-    skipped_before = sorted(can_be_asked & state.control - measuring)[:n_left]
+    not_measured = state.control - measuring
+    skipped_before = sorted(can_be_asked & not_measured)[:n_left]
     room = n_left - len(skipped_before)
 
     drawn_before = state.control | set(state.audit)
@@ -224,8 +226,8 @@ def _one_of_each_group(state: RoundState, candidates: Integers) -> Integers:
     asked_groups = state.near_copies[sorted(asked)]
     groups, first = np.unique(state.near_copies[candidates], return_index=True)
     is_new = ~np.isin(groups, asked_groups)
-    chosen: Integers = np.sort(candidates[first[is_new]])
-    return chosen
+    chosen = candidates[first[is_new]]
+    return np.sort(chosen)
 
 
 def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: int) -> list[int]:
@@ -236,11 +238,13 @@ def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: i
     # Items that were picked, and whose labels the picker does not know: they are assigned, or no
     # model has learned from them yet. Random items stay unknown to it, as when it was trained.
     known = set(picker.pool.labelled.tolist())
-    waiting = state.taken - state.skipped - state.left_out - state.random - state.audit.keys()
+    waiting = state.taken - state.skipped - state.left_out
+    waiting -= state.random | state.audit.keys() | known
 
     # A learner excludes rows instead of being given some: its notes then refer to places.
-    excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
-    rows = picker.ask(n, exclude=excluded.tolist(), waiting=sorted(waiting - known))
+    places = np.arange(len(state.keys))
+    excluded = np.setdiff1d(places, candidates)
+    rows = picker.ask(n, exclude=excluded.tolist(), waiting=sorted(waiting))
     return [int(row) for row in rows]
 
 

@@ -304,8 +304,10 @@ def _predict_folds(
     """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
     n_classes = _count_classes(labels, examples)
     factory = head_factory(head, features.shape[1], n_classes, examples, iterations=FOLD_ITERATIONS)
-    # The rows of a fold are unlabelled in its model, and so a part of the pool.
-    rows = features if pool is None else np.concatenate([features, pool])
+    rows = features
+    if pool is not None:
+        # The rows of a fold are unlabelled in its model, and so a part of the pool.
+        rows = np.concatenate([features, pool])
 
     learners = []
     for _, rest in folds:

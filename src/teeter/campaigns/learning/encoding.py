@@ -185,7 +185,9 @@ def make_campaign_encoder(settings: Settings, name: str | None = None) -> tuple[
     choice = choose_encoder(settings, name)
     # The name may come from a campaign file that another person wrote.
     require_trusted_encoder(choice.name)
-    folder = None if settings.folder is None else Path(settings.folder)
+    folder = None
+    if settings.folder is not None:
+        folder = Path(settings.folder)
     return make_encoder(choice.name, settings.kind, folder=folder), choice.sentence
 
 
@@ -390,7 +392,8 @@ def _encode_part(
     with store.writing() as change:
         # Texts that were changed meanwhile are encoded later.
         now = change.items.by_id(keys)
-        vectors = {key: encoded[key] for key in keys if now[key].digest == before[key].digest}
+        unchanged = [key for key in keys if now[key].digest == before[key].digest]
+        vectors = {key: encoded[key] for key in unchanged}
         change.encodings.write(stored.row_id, vectors, unreadable)
         current = change.encodings.current()
         if current is not None and _is_provisional(current):

@@ -309,7 +309,10 @@ def explain_names(campaign: Campaign) -> str:
         classes = view.classes.names()
         descriptions = view.descriptions.all()
 
-    reason = explain_unused_names(settings, None if current is None else current.encoder)
+    encoder = None
+    if current is not None:
+        encoder = current.encoder
+    reason = explain_unused_names(settings, encoder)
     if reason is not None:
         return reason
 

@@ -210,20 +210,36 @@ class RoundStateReader:
         repeatable = snapshot.in_view - assigned - left_out_items
         checks = bulk_checks(snapshot, settings.seed) & repeatable
 
+        version = 0
+        weights = None
+        if model is not None:
+            version = model.version
+            weights = rescale_model(model.weights, pool.scaler)
+        audit: dict[int, str | None] = {}
+        for row in sorted(audit_rows):
+            audit[row] = labels.get(row)
+            if pool.keys[row] in snapshot.in_view:
+                audit[row] = None
+        groups = None
+        if near_copies is not None:
+            groups = near_copies.first_rows(pool.keys)
+        copied_rows = []
+        for copy, source in copied:
+            if copy in row_of_item and source in row_of_item:
+                pair = (row_of_item[copy], row_of_item[source])
+                copied_rows.append(pair)
+
         return RoundState(
             keys=pool.keys,
             features=pool.features,
             classes=tuple(classes),
             labels=training_labels,
-            audit={
-                row: None if pool.keys[row] in snapshot.in_view else labels.get(row)
-                for row in sorted(audit_rows)
-            },
+            audit=audit,
             control=rows_of(control_items),
             random=rows_of(random_items),
             taken=rows_of(settled | skipped),
-            version=0 if model is None else model.version,
-            weights=None if model is None else rescale_model(model.weights, pool.scaler),
+            version=version,
+            weights=weights,
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
@@ -238,12 +254,8 @@ class RoundStateReader:
             checks=rows_of(checks),
             several=settings.several,
             unreadable=rows_of(pool.unreadable),
-            near_copies=None if near_copies is None else near_copies.first_rows(pool.keys),
-            copied=tuple(
-                (row_of_item[copy], row_of_item[source])
-                for copy, source in copied
-                if copy in row_of_item and source in row_of_item
-            ),
+            near_copies=groups,
+            copied=tuple(copied_rows),
         )
 
     def read_pool(self, view: Reading) -> FeaturePool:
@@ -268,10 +280,13 @@ class RoundStateReader:
 
 def with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
     """Return a state after a model was trained: skipped items may be asked about again."""
+    scaled: bytes | None = weights
+    if state.scaler is not None:
+        scaled = rescale_model(weights, state.scaler)
     return replace(
         state,
         version=version,
-        weights=weights if state.scaler is None else rescale_model(weights, state.scaler),
+        weights=scaled,
         taken=state.taken - state.skipped,
         skipped=frozenset(),
     )

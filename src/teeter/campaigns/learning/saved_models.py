@@ -142,7 +142,16 @@ def predicted_names(arrays: Mapping[str, npt.NDArray[Any]], classes: Sequence[st
     """
     if "sets" not in arrays:
         return list(classes)
-    return [join_labels(classes[k] for k in np.flatnonzero(row).tolist()) for row in arrays["sets"]]
+    return join_marked(arrays["sets"], classes)
+
+
+def join_marked(marks: npt.NDArray[Any], classes: Sequence[str]) -> list[str]:
+    """Return the labels that each row of marks (N, K) has, as they are stored."""
+    names = []
+    for row in marks:
+        positions = np.flatnonzero(row).tolist()
+        names.append(join_labels(classes[k] for k in positions))
+    return names
 
 
 def load_temperature(weights: bytes) -> float:
@@ -177,7 +186,8 @@ def replace_class(weights: bytes, index: int, other: int | None) -> bytes:
         other: the index of the class that it became part of; None if no label named it.
     """
     arrays = load_arrays(weights)
-    kept = {name: arrays[name] for name in arrays if name in (*_FEATURE_INDEPENDENT, "confidence")}
+    stays = {*_FEATURE_INDEPENDENT, "confidence"}
+    kept = {name: array for name, array in arrays.items() if name in stays}
     if other is None:
         # The names of classes may have led the model to it. Nothing else can be said of such items,
         # so that a promise comes to them last.
@@ -187,8 +197,10 @@ def replace_class(weights: bytes, index: int, other: int | None) -> bytes:
         other = int(np.bincount(kept["labels"]).argmax())
 
     for name in kept.keys() & {"labels", "unseen", "predicted"}:
-        replaced = np.where(kept[name] == index, other, kept[name])
-        kept[name] = (replaced - (replaced > index)).astype(kept[name].dtype)
+        numbers = kept[name]
+        replaced = np.where(numbers == index, other, numbers)
+        replaced -= replaced > index
+        kept[name] = replaced.astype(numbers.dtype)
     return save(kept)
 
 
@@ -207,7 +219,8 @@ def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes | None:
     if len(np.unique(arrays["labels"])) < 2:
         return None
     if not has_same_features(arrays, scaler):
-        return save({name: arrays[name] for name in arrays if name in _FEATURE_INDEPENDENT})
+        still_true = {name: arrays[name] for name in arrays if name in _FEATURE_INDEPENDENT}
+        return save(still_true)
 
     old_centre = arrays["centre"]
     old_size = float(arrays["size"][0])
@@ -231,18 +244,15 @@ def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes | None:
 
 def _first_layers(arrays: Arrays) -> list[tuple[str, str]]:
     """Return the names of the weight and the bias of each layer that reads the features."""
-    weights = []
+    layers = []
     for prefix in ("", PICKING):
-        if f"{prefix}weight" in arrays:
-            weights.append(f"{prefix}weight")
-        # In our networks, module 0 is a Flatten and module 1 the first linear layer.
-        weights += [
-            name
-            for name in arrays
-            if name.startswith(f"{prefix}model.") and name.endswith(".1.weight")
-        ]
-
-    return [(name, f"{name.removesuffix('weight')}bias") for name in weights]
+        for name in arrays:
+            # In our networks, module 0 is a Flatten and module 1 the first linear layer.
+            is_network = name.startswith(f"{prefix}model.") and name.endswith(".1.weight")
+            if is_network or name == f"{prefix}weight":
+                layer = name.removesuffix("weight")
+                layers.append((name, f"{layer}bias"))
+    return layers
 
 
 def dump_layers(learner: Learner) -> Arrays:
@@ -264,11 +274,14 @@ def dump_layers(learner: Learner) -> Arrays:
     if outputs.weight is None or outputs.bias is None:
         return {}
 
+    weight = outputs.weight.numpy()
+    bias = outputs.bias.numpy()
+    seen = learner.models[0].classes_
     # safetensors ignores strides: it would write a transposed array in the wrong order.
     return {
-        "weight": np.ascontiguousarray(outputs.weight.numpy()),
-        "bias": np.ascontiguousarray(outputs.bias.numpy()),
-        "seen": np.asarray(learner.models[0].classes_, dtype=np.int64),
+        "weight": np.ascontiguousarray(weight),
+        "bias": np.ascontiguousarray(bias),
+        "seen": np.asarray(seen, dtype=np.int64),
     }
 
 
@@ -286,8 +299,11 @@ def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[A
     """
     if head == ClassifierKind.MLP:
         numbers = {name.split(".")[1] for name in arrays if name.startswith("model.")}
-        prefixes = [f"model.{k}." for k in range(len(numbers))]
-        return [_load_network(arrays, prefix, width, n_classes) for prefix in prefixes]
+        networks = []
+        for k in range(len(numbers)):
+            network = _load_network(arrays, f"model.{k}.", width, n_classes)
+            networks.append(network)
+        return networks
 
     if "weight" not in arrays or arrays["weight"].shape[1] != width:
         return []
@@ -329,8 +345,11 @@ def _load_network(arrays: Arrays, prefix: str, width: int, n_classes: int) -> nn
         layers[weight_name] = np.pad(weight, ((0, n_added), (0, 0)))
         layers[bias_name] = np.pad(bias, (0, n_added), constant_values=lowest)
 
-    # Copies, because safetensors returns read-only arrays.
-    tensors = {name: torch.from_numpy(np.array(value)) for name, value in layers.items()}
+    tensors = {}
+    for name, value in layers.items():
+        # safetensors returns read-only arrays.
+        copied = np.array(value)
+        tensors[name] = torch.from_numpy(copied)
     network.load_state_dict(tensors)
     return network.eval()
 

@@ -28,11 +28,12 @@ from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import (
     PICKING,
     Arrays,
+    join_marked,
     load_arrays,
     predicted_names,
 )
 from teeter.campaigns.learning.stopping import stratify
-from teeter.campaigns.records import SuspectLabel, join_labels, split_labels
+from teeter.campaigns.records import SuspectLabel, split_labels
 from teeter.errors import InputError
 from teeter.models.outputs import Outputs
 from teeter.models.several_labels_head import SeveralLabelsHead
@@ -77,7 +78,8 @@ def train_several(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mo
 
     # Random items are judged by heads that know neither their labels nor cuts chosen by them.
     measuring = state.random - state.in_view
-    random_rows = np.flatnonzero([int(place) in measuring for place in places])
+    is_random = [int(place) in measuring for place in places]
+    random_rows = np.flatnonzero(is_random)
     unseen_log_odds = head.unseen_.copy()
     unseen = unseen_log_odds > head.cuts_
     is_right_out_of_fold = (unseen == marks).all(axis=1)
@@ -87,28 +89,34 @@ def train_several(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mo
         unseen_log_odds[rows] = judge.decision_function(features[rows])
         unseen[rows] = judge.predict(features[rows])
     is_right = (unseen == marks).all(axis=1)
+    is_random_right = is_right[random_rows]
 
     counts = marks.sum(axis=0)
-    recalls = (unseen & marks).sum(axis=0)[counts > 0] / counts[counts > 0]
+    hits = (unseen & marks).sum(axis=0)
+    seen = np.flatnonzero(counts)
+    recalls = hits[seen] / counts[seen]
     _, set_sizes = np.unique(marks, axis=0, return_counts=True)
+    by_label = _count_by_label(unseen[random_rows], marks[random_rows])
     facts: ModelFacts = {
         "labels": len(places),
-        "classes": [name for name, count in zip(state.classes, counts, strict=True) if count],
-        "control": [int(is_right[random_rows].sum()), len(random_rows)],
+        "classes": [state.classes[k] for k in seen],
+        "control": [int(is_random_right.sum()), len(random_rows)],
         "audit": _measure_audit(state, predicted),
         "out_of_fold": [int(is_right_out_of_fold.sum()), len(places)],
         "most_frequent": int(set_sizes.max()),
-        "mean_recall": float(recalls.mean()) if len(recalls) else 0.0,
-        "by_label": _count_by_label(unseen[random_rows], marks[random_rows]),
+        "mean_recall": float(recalls.mean()),
+        "by_label": by_label,
     }
     if state.prior is not None:
-        facts["prior"] = [] if examples is None else [CLASS_NAMES]
-        if examples is not None:
-            facts["names"] = len(np.unique(examples.labels))
+        facts["prior"] = []
+    if examples is not None:
+        facts["prior"] = [CLASS_NAMES]
+        facts["names"] = len(np.unique(examples.labels))
     if state.weights is not None:
         before = predict_before(state)[: len(predicted)]
-        after = _join_all(state, predicted[: len(before)])
-        facts["changed"] = float(np.mean([a != b for a, b in zip(after, before, strict=True)]))
+        after = join_marked(predicted[: len(before)], state.classes)
+        is_changed = [name != earlier for name, earlier in zip(after, before, strict=True)]
+        facts["changed"] = float(np.mean(is_changed))
 
     confidence = set_confidence(log_odds, predicted)
     if len(random_rows):
@@ -116,14 +124,13 @@ def train_several(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mo
         judged[places] = set_confidence(unseen_log_odds, unseen)
         belongs = np.setdiff1d(np.arange(len(judged)), list(state.left_out))
         drawn = np.searchsorted(belongs, places[random_rows])
-        facts["strata"] = stratify(judged[belongs], drawn, is_right[random_rows])
+        facts["strata"] = stratify(judged[belongs], drawn, is_random_right)
 
-    sets, numbers = np.unique(
-        np.concatenate([predicted, marks, unseen]), axis=0, return_inverse=True
-    )
-    predicted_sets, label_sets, unseen_sets = np.split(
-        numbers.astype(np.int32), [len(predicted), len(predicted) + len(marks)]
-    )
+    all_marks = np.concatenate([predicted, marks, unseen])
+    sets, inverse = np.unique(all_marks, axis=0, return_inverse=True)
+    numbers = inverse.astype(np.int32)
+    ends = np.cumsum([len(predicted), len(marks)])
+    predicted_sets, label_sets, unseen_sets = np.split(numbers, ends)
     arrays: Arrays = {
         "places": places,
         "labels": label_sets,
@@ -134,7 +141,8 @@ def train_several(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mo
         "confidence": confidence,
         **_dump_head(head),
     }
-    for name, array in _train_picking_head(state, places, marks, examples).items():
+    picking_head = _train_picking_head(state, places, marks, examples)
+    for name, array in picking_head.items():
         arrays[f"{PICKING}{name}"] = array
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
@@ -164,8 +172,9 @@ def predict_several(state: RoundState, features: Vectors) -> list[tuple[str, flo
     head = _load_head(state)
     log_odds = head.decision_function(features)
     predicted = log_odds > head.cuts_
-    names = _join_all(state, predicted)
-    return list(zip(names, set_confidence(log_odds, predicted).tolist(), strict=True))
+    names = join_marked(predicted, state.classes)
+    confidence = set_confidence(log_odds, predicted)
+    return list(zip(names, confidence.tolist(), strict=True))
 
 
 def pick_several(
@@ -181,13 +190,13 @@ def pick_several(
         candidates = np.sort(drawn)
 
     strategy = make_strategy(settings.strategy, settings.options)
-    if state.weights is None and strategy.needs:
-        # Before the first model there are only features to go by.
-        strategy = make_strategy("typiclust", {})
-        outputs = Outputs(features=state.features[candidates], several=True)
-        context = build_context(outputs, seed=settings.seed, device="cpu")
-    elif state.weights is None:
-        outputs = Outputs(features=np.zeros((len(candidates), 1), np.float32), several=True)
+    if state.weights is None:
+        features = np.zeros((len(candidates), 1), np.float32)
+        if strategy.needs:
+            # Before the first model there are only features to go by.
+            strategy = make_strategy("typiclust", {})
+            features = state.features[candidates]
+        outputs = Outputs(features=features, several=True)
         context = build_context(outputs, seed=settings.seed, device="cpu")
     else:
         places, marks = labelled_marks(state)
@@ -218,17 +227,21 @@ def find_suspect_sets(
     places, marks = labelled_marks(state)
     if len(np.unique(marks, axis=0)) < 2:
         return []
-    head = _fit(state.features[places], marks, _name_examples(state, len(places)))
+    examples = _name_examples(state, len(places))
+    head = _fit(state.features[places], marks, examples)
     unseen = head.unseen_ > head.cuts_
     signed = np.where(marks, head.unseen_, -head.unseen_)
     least_likely = expit(signed).min(axis=1)
-    predicted = _join_all(state, unseen)
+    predicted = join_marked(unseen, state.classes)
 
     suspects: list[SuspectLabel] = []
     for row in np.argsort(least_likely, kind="stable").tolist():
-        item = state.keys[int(places[row])]
-        label = state.labels[int(places[row])]
-        if len(suspects) < count and predicted[row] != label and item not in confirmed:
+        if len(suspects) == count:
+            break
+        place = int(places[row])
+        item = state.keys[place]
+        label = state.labels[place]
+        if predicted[row] != label and item not in confirmed:
             chance = float(least_likely[row])
             suspects.append(SuspectLabel(item, label, predicted[row], chance))
     return suspects
@@ -244,7 +257,8 @@ def predict_before(state: RoundState) -> list[str]:
 def _fit(features: Vectors, marks: Marks, examples: PseudoExamples | None) -> SeveralLabelsHead:
     given = None
     if examples is not None:
-        given = examples.features, np.eye(marks.shape[1], dtype=bool)[examples.labels]
+        one_hot = np.eye(marks.shape[1], dtype=bool)
+        given = examples.features, one_hot[examples.labels]
     with limit_threads_and_warnings():
         return SeveralLabelsHead(given).fit(features, marks)
 
@@ -261,9 +275,12 @@ def _train_picking_head(
 ) -> Arrays:
     """Return the arrays of a head that does not know the random items; see ``train_model``."""
     is_known = np.array([int(place) not in state.random for place in places], dtype=bool)
-    if is_known.all() or len(np.unique(marks[is_known], axis=0)) < 2:
+    known_marks = marks[is_known]
+    if is_known.all() or len(np.unique(known_marks, axis=0)) < 2:
         return {}
-    return _dump_head(_fit(state.features[places[is_known]], marks[is_known], examples))
+    features = state.features[places[is_known]]
+    head = _fit(features, known_marks, examples)
+    return _dump_head(head)
 
 
 def _dump_head(head: SeveralLabelsHead) -> Arrays:
@@ -282,7 +299,8 @@ def _load_head(state: RoundState, prefix: str = "") -> SeveralLabelsHead:
     shape = (len(state.classes), state.features.shape[1])
     if "weight" not in arrays or arrays["weight"].shape != shape:
         places, marks = labelled_marks(state)
-        return _fit(state.features[places], marks, _name_examples(state, len(places)))
+        examples = _name_examples(state, len(places))
+        return _fit(state.features[places], marks, examples)
 
     head = SeveralLabelsHead()
     head.coef_ = arrays[f"{prefix}weight"].astype(np.float64)
@@ -304,16 +322,15 @@ def _split_randomly(rows: Integers) -> list[Integers]:
 def _measure_audit(state: RoundState, predicted: Marks) -> list[int]:
     """Count the labelled items of the audit set, and those whose whole set is predicted."""
     labelled = {place: label for place, label in state.audit.items() if label is not None}
-    names = _join_all(state, predicted[list(labelled)])
-    right = sum(name == label for name, label in zip(names, labelled.values(), strict=True))
+    names = join_marked(predicted[list(labelled)], state.classes)
+    right = 0
+    for name, label in zip(names, labelled.values(), strict=True):
+        right += name == label
     return [right, len(labelled)]
 
 
 def _count_by_label(predicted: Marks, marks: Marks) -> list[tuple[int, int, int]]:
-    hits = (predicted & marks).sum(axis=0)
-    columns = (hits, predicted.sum(axis=0), marks.sum(axis=0))
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _join_all(state: RoundState, marks: Marks) -> list[str]:
-    return [join_labels(state.classes[k] for k in np.flatnonzero(row).tolist()) for row in marks]
+    n_both = (predicted & marks).sum(axis=0).tolist()
+    n_predicted = predicted.sum(axis=0).tolist()
+    n_marked = marks.sum(axis=0).tolist()
+    return list(zip(n_both, n_predicted, n_marked, strict=True))

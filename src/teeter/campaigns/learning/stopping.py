@@ -92,12 +92,13 @@ def stratify(confidences: Floats, drawn: Integers, is_right: Booleans) -> list[S
     n_strata = FEW_STRATA
     if len(drawn) >= MANY_DRAWN:
         n_strata = MORE_STRATA
-    edges = np.quantile(confidences, np.arange(1, n_strata) / n_strata)
+    levels = np.arange(1, n_strata) / n_strata
+    edges = np.quantile(confidences, levels)
     of_items = np.searchsorted(edges, confidences, side="right")
     of_drawn = of_items[drawn]
     shares = np.bincount(of_items, minlength=n_strata) / len(confidences)
     totals = np.bincount(of_drawn, minlength=n_strata)
-    rights = np.bincount(of_drawn, weights=is_right, minlength=n_strata).astype(int)
+    rights = np.bincount(of_drawn[is_right], minlength=n_strata)
 
     strata = zip(shares.tolist(), rights.tolist(), totals.tolist(), strict=True)
     return merge_strata(list(strata))

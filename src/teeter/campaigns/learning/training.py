@@ -148,7 +148,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     places, labels = labelled_items(state)
     features = state.features[places]
     groups = group_by_answer(state, places)
-    settings = replace(settings, head=choose_head(settings.head, len(places), len(state.classes)))
+    head = choose_head(settings.head, len(places), len(state.classes))
+    settings = replace(settings, head=head)
     # The rule on names and sources was measured with models of the labels alone.
     chosen = choose_prior(
         state.prior,
@@ -196,7 +197,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     is_new_right = is_random_right.copy()
     near_groups = group_by_answer(state, places, with_near_copies=True)
     _, group_rows, group_sizes = np.unique(near_groups, return_inverse=True, return_counts=True)
-    has_copies = np.flatnonzero(group_sizes[group_rows[random_rows]] > 1)
+    sizes = group_sizes[group_rows]
+    has_copies = np.flatnonzero(sizes[random_rows] > 1)
     if len(has_copies):
         rows = random_rows[has_copies]
         probabilities = cross_fit(
@@ -209,14 +211,16 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
             groups=near_groups,
         )
         is_new_right[has_copies] = probabilities.argmax(axis=1) == labels[rows]
+    counts = np.bincount(labels)
+    recalls = [is_right[labels == k].mean() for k in seen]
     facts: ModelFacts = {
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
         "control": [int(is_random_right.sum()), len(random_rows)],
         "audit": _measure_audit(state, predicted),
         "out_of_fold": [int(is_right.sum()), len(labels)],
-        "most_frequent": int(np.bincount(labels).max()),
-        "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
+        "most_frequent": int(counts.max()),
+        "mean_recall": float(np.mean(recalls)),
     }
     if len(has_copies):
         facts["new_groups"] = [int(is_new_right.sum()), len(random_rows)]
@@ -254,8 +258,9 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     if len(random_rows):
         belongs = np.setdiff1d(np.arange(len(judged)), list(state.left_out))
         drawn = np.searchsorted(belongs, places[random_rows])
-        facts["strata"] = stratify(judged[belongs], drawn, is_random_right)
-        facts["random"] = _rank_random(judged[belongs], drawn, is_random_right)
+        confidences = judged[belongs]
+        facts["strata"] = stratify(confidences, drawn, is_random_right)
+        facts["random"] = _rank_random(confidences, drawn, is_random_right)
 
     arrays = dump_layers(learner)
     arrays |= {
@@ -293,7 +298,8 @@ def _rank_random(
 def _require_two_classes(state: RoundState) -> list[int]:
     """Check that a model can be trained, and return the indices of the classes with labels."""
     _require_encoded(state)
-    seen = sorted({state.classes.index(label) for label in state.labels.values()})
+    labels = set(state.labels.values())
+    seen = sorted(state.classes.index(label) for label in labels)
     if not seen:
         raise InputError(
             "No item has a label yet: label items of at least two classes, then train."
@@ -349,7 +355,9 @@ def choose_head(head: str, n_labels: int, n_classes: int) -> str:
 
 def choose_picking_head(head: str) -> str:
     """Return the head of the model that picks."""
-    return ClassifierKind.LINEAR if head == ClassifierKind.POOL else head
+    if head == ClassifierKind.POOL:
+        return ClassifierKind.LINEAR
+    return head
 
 
 def _unlabelled_places(state: RoundState) -> Integers:
@@ -357,8 +365,9 @@ def _unlabelled_places(state: RoundState) -> Integers:
 
     Those of the audit set are among them, also if they have a label, which no model knows.
     """
-    known = np.array(sorted(state.labels.keys() | state.left_out), dtype=np.int64)
-    return np.setdiff1d(np.arange(len(state.keys)), known)
+    places = np.arange(len(state.keys))
+    known = state.labels.keys() | state.left_out
+    return np.setdiff1d(places, np.array(sorted(known), dtype=np.int64))
 
 
 def draw_fold_pool(state: RoundState, head: str) -> Integers | None:
@@ -371,7 +380,8 @@ def draw_fold_pool(state: RoundState, head: str) -> Integers | None:
     places = _unlabelled_places(state)
     if len(places) <= MAX_FOLD_POOL:
         return places
-    drawn: Integers = np.random.default_rng(0).choice(places, MAX_FOLD_POOL, replace=False)
+    generator = np.random.default_rng(0)
+    drawn: Integers = generator.choice(places, MAX_FOLD_POOL, replace=False)
     return np.sort(drawn)
 
 
@@ -448,7 +458,9 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     with store.reading() as view:
         head = choose_head(view.settings.head, len(places), len(state.classes))
         fold_places = draw_fold_pool(state, head)
-        pool_keys = [] if fold_places is None else [state.keys[place] for place in fold_places]
+        pool_keys = []
+        if fold_places is not None:
+            pool_keys = [state.keys[place] for place in fold_places]
         current = view.encodings.current()
         if current is None:
             return
@@ -470,11 +482,14 @@ def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: Mod
     # Scaled by these items, as those of most encoders are alike.
     features, _ = scale_features(previous.vectors)
     rows = [row_of_key[key] for key in keys]
-    pool_rows = [row_of_key[key] for key in pool_keys if key in row_of_key]
-    pool = None if fold_places is None else features[pool_rows]
+    pool = None
+    if fold_places is not None:
+        pool_rows = [row_of_key[key] for key in pool_keys if key in row_of_key]
+        pool = features[pool_rows]
     groups = group_by_answer(state, places)
     probabilities = out_of_fold(features[rows], labels, head=head, pool=pool, groups=groups)
-    facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
+    is_right = probabilities.argmax(axis=1) == labels
+    facts["previous_right"] = int(is_right.sum())
 
 
 def predict_items(state: RoundState, settings: RoundSettings) -> list[tuple[str, float]] | None:
@@ -484,7 +499,8 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[tuple[str,
     if state.several:
         return predict_several(state, state.features)
 
-    return predict_rows(state, load_learner(state, settings), state.features)
+    learner = load_learner(state, settings)
+    return predict_rows(state, learner, state.features)
 
 
 def predict_out_of_fold(state: RoundState, head: str) -> dict[str, dict[str, float]]:
@@ -496,16 +512,17 @@ def predict_out_of_fold(state: RoundState, head: str) -> dict[str, dict[str, flo
         head: One of ``ClassifierKind``.
     """
     places, labels = labelled_items(state)
-    if len(np.unique(labels)) < 2:
+    seen = np.unique(labels)
+    if len(seen) < 2:
         return {}
 
     # A class without labels has no probability, and readers would stumble over it.
-    seen = np.unique(labels)
     classes = [state.classes[position] for position in seen]
-    probabilities = judge_labels(state, places, labels, head)[:, seen]
+    probabilities = judge_labels(state, places, labels, head)
+    rows = probabilities[:, seen].tolist()
 
     by_item = {}
-    for place, row in zip(places.tolist(), probabilities.tolist(), strict=True):
+    for place, row in zip(places.tolist(), rows, strict=True):
         by_item[state.keys[place]] = dict(zip(classes, row, strict=True))
     return by_item
 
@@ -521,7 +538,9 @@ def judge_labels(state: RoundState, places: Integers, labels: Integers, head: st
     """
     head = choose_head(head, len(places), len(state.classes))
     fold_places = draw_fold_pool(state, head)
-    pool = None if fold_places is None else state.features[fold_places]
+    pool = None
+    if fold_places is not None:
+        pool = state.features[fold_places]
     groups = group_by_answer(state, places)
     return out_of_fold(state.features[places], labels, head=head, pool=pool, groups=groups)
 
@@ -531,7 +550,8 @@ def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list
     temperature = 1.0
     if state.weights is not None:
         temperature = load_temperature(state.weights)
-    probabilities = (predict_logits(learner, features) / temperature).softmax(dim=1)
+    logits = predict_logits(learner, features)
+    probabilities = (logits / temperature).softmax(dim=1)
     highest, columns = probabilities.max(dim=1)
 
     seen = seen_classes(learner, len(state.classes))
@@ -565,12 +585,15 @@ def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
         for name, array in load_arrays(state.weights).items():
             if name.startswith(PICKING):
                 arrays[name.removeprefix(PICKING)] = array
-    models = load_models(arrays, settings.head, state.features.shape[1], len(state.classes))
+    width = state.features.shape[1]
+    models = load_models(arrays, settings.head, width, len(state.classes))
     labels = _picking_labels(state)
-    if state.weights is None or (not models and len(set(labels.values())) < 2):
+    can_train = len(set(labels.values())) > 1
+    if state.weights is None or not (models or can_train):
         return load_learner(state, settings, n)
 
-    learner = _make_learner(state, replace(settings, head=choose_picking_head(settings.head)), n)
+    head = choose_picking_head(settings.head)
+    learner = _make_learner(state, replace(settings, head=head), n)
     learner.tell(list(labels), list(labels.values()))
     if models:
         resume(learner, state.version, {}, models=models)
@@ -693,10 +716,12 @@ def choose_prior(
     """
 
     def judge(origins: list[str]) -> tuple[int, PseudoExamples | None, Floats]:
-        examples = None if prior is None else prior.examples(origins)
+        examples = None
+        if prior is not None:
+            examples = prior.examples(origins)
         probabilities = out_of_fold(features, labels, head=head, examples=examples, groups=groups)
-        n_right = int((probabilities.argmax(axis=1) == labels).sum())
-        return n_right, examples, probabilities
+        is_right = probabilities.argmax(axis=1) == labels
+        return int(is_right.sum()), examples, probabilities
 
     n_right_plain, _, plain = judge([])
     if prior is None or has_faded(len(labels), n_classes):
@@ -714,7 +739,10 @@ def choose_prior(
 
     # One at a time: class names may help where predictions mislead, and the other way round.
     while len(origins) > 1:
-        without = {name: judge([other for other in origins if other != name]) for name in origins}
+        without = {}
+        for name in origins:
+            others = [other for other in origins if other != name]
+            without[name] = judge(others)
         dropped = max(without, key=lambda name: without[name][0])
         if without[dropped][0] <= n_right:
             break
