@@ -259,11 +259,15 @@ class Campaign(CampaignStore):
                 or an item cannot be added.
             StoreError: the database cannot be used.
         """
-        path = Path(source) if isinstance(source, str | Path) else None
-        table = path if path is not None else arrow_table_of(source)
+        path = None
+        if isinstance(source, str | Path):
+            path = Path(source)
+        table = path or arrow_table_of(source)
         columns = columns or ItemColumns()
         settings = settings or Settings()
-        location, name = _require_new(default_location(path) if at is None else at, name)
+        if at is None:
+            at = default_location(path)
+        location, name = _require_new(at, name)
         validate_name(name)
         if path is not None and path.suffix.lower() == ARCHIVE_SUFFIX:
             if not isinstance(location, Path):
@@ -307,7 +311,9 @@ class Campaign(CampaignStore):
         notes: list[str] = []
         if table is not None:
             if columns.image is not None and fetcher is None:
-                folder = Path.cwd() if path is None else path.resolve().parent
+                folder = Path.cwd()
+                if path is not None:
+                    folder = path.resolve().parent
                 fetcher = ImageFetcher(folder, allow_stores=True)
             items, settings = _read_source(table, columns, settings, fetcher, notes)
         judged = None
@@ -1047,7 +1053,9 @@ class Campaign(CampaignStore):
         """Return what is known of the newest model; None before the first one."""
         with self.reading() as view:
             summary = view.models.newest_summary()
-        return None if summary is None else describe_model(summary)
+        if summary is None:
+            return None
+        return describe_model(summary)
 
     def history(self) -> list[dict[str, Any]]:
         """Return every change of the campaign, oldest first."""
@@ -1128,6 +1136,10 @@ class Campaign(CampaignStore):
                 version = certificate.content["model"]["version"]
                 judge = certificate.content.get("judge")
                 certifier = judge or f"model {version}", certificate.issued
+            folder = None
+            if form == "image-folder":
+                # Other formats name the images, but do not read them.
+                folder = self.image_folder
             rows = ExportRows(
                 view,
                 snapshot,
@@ -1135,12 +1147,14 @@ class Campaign(CampaignStore):
                 certified,
                 certifier=certifier,
                 out_of_fold=out_of_fold,
-                # Other formats name the images, but do not read them.
-                folder=self.image_folder if form == "image-folder" else None,
+                folder=folder,
             )
             content: str | None = view.settings.kind
             if view.settings.has_rows or content == ItemKind.FEATURES:
                 content = None  # a card is made of columns
+            labels: list[str] = []
+            if view.settings.several:
+                labels = view.classes.names()
             write_export(
                 rows,
                 Path(path),
@@ -1148,7 +1162,7 @@ class Campaign(CampaignStore):
                 tables=list(view.tables.tables().values()),
                 content=content,
                 has_ids=view.items.have_own_ids(),
-                labels=view.classes.names() if view.settings.several else (),
+                labels=labels,
             )
 
         return len(snapshot.without_withdrawn().consensus)
@@ -1204,7 +1218,9 @@ def _require_new(at: str | Path, name: str | None) -> tuple[str | Path, str]:
             raise InputError(f"{path} already exists: open it, or choose another name.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
-        return path, path.stem if name is None else name
+        if name is None:
+            name = path.stem
+        return path, name
 
     url, given_name = split_location(str(at))
     database = Database(url, create=True)
@@ -1251,12 +1267,17 @@ def _known_labels(items: Iterable[Any], *, several: bool) -> list[str]:
     """Return the different labels that items came with, in the order in which they first occur."""
     labels: dict[str, None] = {}
     for item in items:
-        label = item.get("label") if isinstance(item, Mapping) else getattr(item, "label", None)
+        if isinstance(item, Mapping):
+            label = item.get("label")
+        else:
+            label = getattr(item, "label", None)
         if isinstance(label, list | tuple | set | frozenset):
             labels |= dict.fromkeys(as_class_name(name) for name in label)
         elif label is not None and not is_missing(str(label)):
-            name = as_class_name(label)
-            labels |= dict.fromkeys(split_labels(name) if several else [name])
+            names = [as_class_name(label)]
+            if several:
+                names = split_labels(names[0])
+            labels |= dict.fromkeys(names)
     return list(labels)
 
 
@@ -1269,15 +1290,20 @@ def _read_source(
     notes: list[str],
 ) -> tuple[Sequence[Item], Settings]:
     """Return the items of a path or an arrow table, and settings with their kind and folder."""
-    kind = detect_kind(source) if isinstance(source, Path) else ItemKind.TEXT
+    kind = ItemKind.TEXT
     folder = None
-    if isinstance(source, Path) and kind == ItemKind.IMAGE:
-        folder = source.resolve()
+    if isinstance(source, Path):
+        kind = detect_kind(source)
+        if kind == ItemKind.IMAGE:
+            folder = source.resolve()
     if columns.image is not None and fetcher is not None:
         kind = ItemKind.IMAGE
         folder = fetcher.folder
 
-    settings = replace(settings, kind=kind, folder=None if folder is None else str(folder))
+    folder_name = None
+    if folder is not None:
+        folder_name = str(folder)
+    settings = replace(settings, kind=kind, folder=folder_name)
     items = read_items(
         source, columns, folder=folder, fetcher=fetcher, rows=settings.has_rows, notes=notes
     )
@@ -1312,5 +1338,7 @@ def _validate_answer(answer: Answer) -> Answer:
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
         raise InputError("A label needs a class, but skip, unsure and flag must not have one.")
 
-    label = None if answer.label is None else as_class_name(answer.label)
+    label = None
+    if answer.label is not None:
+        label = as_class_name(answer.label)
     return replace(answer, kind=kind, label=label, comment=answer.comment or None)

@@ -145,19 +145,17 @@ class Classes(Part):
             if change.classes.former_names().get(name) == into:
                 return
             self._require_three_classes(change, name)
-            into = change.classes.find(into)[1]
+            _, into = change.classes.find(into)
             if name == into:
                 raise InputError(f"Cannot merge {name!r} into itself: name another class.")
 
             described = change.descriptions.all()
             given = described.get(name, ClassDescription())
             kept = described.get(into, ClassDescription())
+            description = kept.description or given.description
             # A class may have so many examples and no more.
-            examples = dict.fromkeys([*kept.examples, *given.examples])
-            joined = ClassDescription(
-                kept.description or given.description,
-                tuple(examples)[:MAX_EXAMPLES],
-            )
+            examples = tuple(dict.fromkeys([*kept.examples, *given.examples]))
+            joined = ClassDescription(description, examples[:MAX_EXAMPLES])
             change.descriptions.write({into: joined}, who)
             self._remove(change, name, into, who)
 
@@ -176,7 +174,8 @@ class Classes(Part):
                 return
             self._require_three_classes(change, name)
 
-            uses = change.classes.uses(change.classes.row_id(name))
+            row_id = change.classes.row_id(name)
+            uses = change.classes.uses(row_id)
             named = [pluralize(count, subject) for subject, count in uses.items() if count]
             if change.finishes.newest() is not None:
                 named.append("the promise that was started")
@@ -205,7 +204,9 @@ class Classes(Part):
 
         names = change.classes.names()
         index = names.index(name)
-        other = None if into is None else names.index(into)
+        other = None
+        if into is not None:
+            other = names.index(into)
         change.models.rewrite(lambda weights: replace_class(weights, index, other))
         change.picks.rename_class(name, into)
         if into is not None:
@@ -254,8 +255,10 @@ def _validate_descriptions(
 ) -> dict[str, ClassDescription]:
     validated = {}
     for name, given in descriptions.items():
-        description = ClassDescription(given) if isinstance(given, str) else given
-        validated[name] = validate_description(name, description.description, description.examples)
+        if isinstance(given, str):
+            validated[name] = validate_description(name, given, ())
+        else:
+            validated[name] = validate_description(name, given.description, given.examples)
     return validated
 
 
@@ -318,10 +321,13 @@ def _parse_names(text: str, path: Path) -> list[str]:
 
 def _parse_rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of a CSV or TSV file that are not empty."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = ","
+    if path.suffix.lower() == ".tsv":
+        delimiter = "\t"
     # Not split into lines first: a description in quotes may have several.
     lines = io.StringIO(text, newline="")
-    return [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+    rows = csv.reader(lines, delimiter=delimiter)
+    return [row for row in rows if any(row)]
 
 
 def name_column(header: Sequence[str]) -> int | None:
@@ -391,11 +397,12 @@ def is_meaningful(name: str) -> bool:
         >>> [name for name in names if is_meaningful(name)]
         ['spam']
     """
-    words = _WORD.findall(readable_name(name).lower())
-    # Scripts without spaces have whole names in one or two characters.
-    return any(
-        word not in _GENERIC_WORDS and (len(word) > 1 or not word.isascii()) for word in words
-    )
+    for word in _WORD.findall(readable_name(name).lower()):
+        # Scripts without spaces have whole names in one or two characters.
+        is_letter = len(word) == 1 and word.isascii()
+        if word not in _GENERIC_WORDS and not is_letter:
+            return True
+    return False
 
 
 def class_texts(name: str, description: ClassDescription | None) -> list[str]:
@@ -409,9 +416,12 @@ def class_texts(name: str, description: ClassDescription | None) -> list[str]:
         >>> class_texts("7", None)
         []
     """
-    texts = [readable_name(name)] if is_meaningful(name) else []
+    texts = []
+    if is_meaningful(name):
+        texts.append(readable_name(name))
+    if description is not None and description.description:
+        texts.append(description.description)
     if description is not None:
-        texts += [description.description] if description.description else []
         texts += description.examples
     return texts
 
@@ -457,9 +467,9 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
                     f"{name} in {path} has the entry {unknown[0]!r}: only description and "
                     f"examples are allowed."
                 )
-            descriptions[name] = validate_description(
-                name, entry.get("description", ""), entry.get("examples", [])
-            )
+            description = entry.get("description", "")
+            examples = entry.get("examples", [])
+            descriptions[name] = validate_description(name, description, examples)
     elif suffix in (".csv", ".tsv"):
         descriptions = _parse_description_table(text, path)
     else:
@@ -474,7 +484,8 @@ def read_class_descriptions(path: Path) -> dict[str, ClassDescription]:
     """Return what a file of class names says beside them; nothing if it is a list of names."""
     if path.suffix.lower() == ".txt":
         return {}
-    return _parse_description_table(path.read_text(encoding="utf-8-sig"), path)
+    text = path.read_text(encoding="utf-8-sig")
+    return _parse_description_table(text, path)
 
 
 def _parse_description_table(text: str, path: Path) -> dict[str, ClassDescription]:
@@ -696,8 +707,9 @@ def action_keys(*, by_name: bool = False) -> dict[Action, str]:
 
     keys = {}
     for action, key in _ACTION_KEYS.items():
-        is_letter = len(key) == 1
-        keys[action] = key.upper() if is_letter else key
+        keys[action] = key
+        if len(key) == 1:
+            keys[action] = key.upper()
     return keys
 
 

@@ -372,8 +372,11 @@ class ItemQuery:
     @property
     def order(self) -> ItemSort:
         """What the items are sorted by."""
-        default = ItemSort.SIMILARITY if self.meaning or self.like else ItemSort.ADDED
-        return self.sort or default
+        if self.sort:
+            return self.sort
+        if self.meaning or self.like:
+            return ItemSort.SIMILARITY
+        return ItemSort.ADDED
 
 
 @dataclass(frozen=True)
@@ -730,12 +733,15 @@ class ImportResult:
 
     def shortened(self) -> ImportResult:
         """Return it with the first thousand entries of each list."""
+        encoding = self.encoding
+        if encoding is not None:
+            encoding = encoding.shortened()
         return replace(
             self,
             duplicate_items=self.duplicate_items[:MAX_LISTED],
             conflicting_items=self.conflicting_items[:MAX_LISTED],
             failed_items=self.failed_items[:MAX_LISTED],
-            encoding=None if self.encoding is None else self.encoding.shortened(),
+            encoding=encoding,
         )
 
 

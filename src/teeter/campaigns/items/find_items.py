@@ -122,12 +122,15 @@ def read_labels(
             labels[positions[item]] = index_of_class[label]
 
     is_withdrawn = np.zeros(len(positions), dtype=np.bool_)
-    is_withdrawn[[positions[item] for item in snapshot.withdrawn if item in positions]] = True
+    for item in snapshot.withdrawn:
+        if item in positions:
+            is_withdrawn[positions[item]] = True
 
     who: dict[str, list[str]] = {}
     for answer in snapshot.answers:
         who.setdefault(answer.item, []).append(answer.annotator)
-    who |= {item: [decision.reviewer] for item, decision in snapshot.decisions.items()}
+    for item, decision in snapshot.decisions.items():
+        who[item] = [decision.reviewer]
     return ItemLabels(labels, is_withdrawn, who)
 
 
@@ -161,13 +164,13 @@ class ItemTable:
             text_ranks: (N,) the places of the items by their texts, if it sorts by them.
         """
         is_hit = self._has_state(query.state)
+        labels = self.labels.labels
+        predicted = self.predictions.predicted
         if query.label is not None:
-            is_hit &= np.isin(self.labels.labels, self._numbers_of(query.label))
+            is_hit &= np.isin(labels, self._numbers_of(query.label))
         if query.predicted is not None:
-            is_hit &= np.isin(self.predictions.predicted, self._numbers_of(query.predicted))
+            is_hit &= np.isin(predicted, self._numbers_of(query.predicted))
         if query.differs:
-            labels = self.labels.labels
-            predicted = self.predictions.predicted
             is_hit &= (labels != NONE) & (predicted != NONE) & (labels != predicted)
         if query.search or query.columns:
             is_hit &= self._have_text(query)
@@ -180,18 +183,24 @@ class ItemTable:
 
         hits = np.flatnonzero(is_hit)
         order = query.order
+        if order is ItemSort.ADDED and query.descending:
+            return hits[::-1]
         if order is ItemSort.ADDED:
-            return hits[::-1] if query.descending else hits
+            return hits
 
-        values = self._values(order, cosines, text_ranks)[hits].astype(np.float64)
+        all_values = self._values(order, cosines, text_ranks)
+        values = all_values[hits].astype(np.float64)
         # Nobody looks for what is least similar.
-        is_descending = query.descending or order is ItemSort.SIMILARITY
+        if query.descending or order is ItemSort.SIMILARITY:
+            values = -values
         # NaN comes last, whichever sign the other values have.
-        return hits[np.argsort(-values if is_descending else values, kind="stable")]
+        in_order = np.argsort(values, kind="stable")
+        return hits[in_order]
 
     def _have_text(self, query: ItemQuery) -> Booleans:
         """Return which items have the text and the values in columns that a query asks for."""
-        found = np.isin(self.row_ids, self.view.items.search(query.search, query.columns))
+        row_ids = self.view.items.search(query.search, query.columns)
+        found = np.isin(self.row_ids, row_ids)
         if not len(self.hidden):
             return found
 
@@ -205,11 +214,12 @@ class ItemTable:
 
     def _numbers_of(self, name: str) -> list[int]:
         """Return the number of a class, and those of the sets that it is in."""
-        return [
-            number
-            for number, other in enumerate(self.classes)
-            if name == other or (self.several and name in split_labels(other))
-        ]
+        numbers = []
+        for number, other in enumerate(self.classes):
+            is_in_set = self.several and name in split_labels(other)
+            if name == other or is_in_set:
+                numbers.append(number)
+        return numbers
 
     def _has_state(self, state: ItemFilter) -> Booleans:
         """Return which items are in a state, as a new array."""
@@ -230,14 +240,15 @@ class ItemTable:
             is_hit = self._are(self.view.encodings.unreadable())
         else:
             kind = _ANSWER_OF_STATE[state]
-            is_hit = self._are(
-                answer.item for answer in self.snapshot.answers if answer.kind == kind
-            )
+            answers = self.snapshot.answers
+            is_hit = self._are(answer.item for answer in answers if answer.kind == kind)
         return is_hit & ~is_withdrawn
 
     def _are(self, items: Iterable[str]) -> Booleans:
         chosen = np.zeros(len(self.row_ids), dtype=np.bool_)
-        chosen[[self.positions[item] for item in items if item in self.positions]] = True
+        for item in items:
+            if item in self.positions:
+                chosen[self.positions[item]] = True
         return chosen
 
     def _values(
@@ -256,18 +267,21 @@ class ItemTable:
             return self.predictions.probability
         if order is ItemSort.WHO:
             names = [", ".join(self.labels.who.get(item, ())) for item in self.positions]
-            return np.where([not name for name in names], np.nan, rank_texts(names))
+            is_nobody = [name == "" for name in names]
+            return np.where(is_nobody, np.nan, rank_texts(names))
 
-        is_label = order is ItemSort.LABEL
-        classes = self.labels.labels if is_label else self.predictions.predicted
+        classes = self.predictions.predicted
+        if order is ItemSort.LABEL:
+            classes = self.labels.labels
         return np.where(classes == NONE, np.nan, classes)
 
 
 def rank_texts(texts: Sequence[str]) -> Integers:
     """Return the place of each text in their order, in which upper and lower case are the same."""
     folded = [text.casefold() for text in texts]
+    in_order = sorted(set(folded))
+    place = {text: rank for rank, text in enumerate(in_order)}
     ranks = np.empty(len(folded), dtype=np.int64)
-    place = {text: rank for rank, text in enumerate(sorted(set(folded)))}
     ranks[:] = [place[text] for text in folded]
     return ranks
 
@@ -306,8 +320,12 @@ class SimilarItems:
 
         self._load()
         with np.errstate(divide="ignore", invalid="ignore"):
-            vector = self._encode(text) if item is None else self._vector_of(item)
-            cosines = (self._features @ vector) / (self._lengths * np.linalg.norm(vector))
+            if item is None:
+                vector = self._encode(text)
+            else:
+                vector = self._vector_of(item)
+            lengths = self._lengths * np.linalg.norm(vector)
+            cosines = (self._features @ vector) / lengths
         return Similarities(self._row_ids, cosines.astype(np.float32))
 
     def _load(self) -> None:

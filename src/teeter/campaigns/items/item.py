@@ -93,10 +93,12 @@ def parse_items(
             f"Cannot add a {type(entries).__name__}: give a list of items, even for a single item."
         )
 
+    fields = ITEM_FIELDS
+    if rows:
+        fields = ROW_FIELDS
     items = []
     columns = []
     for entry in entries:
-        fields = ROW_FIELDS if rows else ITEM_FIELDS
         cells: dict[str, Any] = {}
         if isinstance(entry, Mapping):
             cells = {str(name): value for name, value in entry.items() if name not in fields}
@@ -120,10 +122,10 @@ def parse_items(
     if not any(columns):
         return items
     table_rows = rows_from_mappings(columns)
-    return [
-        replace(item, row=row) if cells else item
-        for item, row, cells in zip(items, table_rows, columns, strict=True)
-    ]
+    for place, cells in enumerate(columns):
+        if cells:
+            items[place] = replace(items[place], row=table_rows[place])
+    return items
 
 
 def format_card_cell(cell: str) -> str:
@@ -283,7 +285,9 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
         FileError: If there is no such folder, if it is outside ``root`` or if it has no images.
     """
     folder = folder.resolve()
-    campaign_folder = folder if root is None else root.resolve()
+    campaign_folder = folder
+    if root is not None:
+        campaign_folder = root.resolve()
 
     if campaign_folder not in (folder, *folder.parents):
         raise FileError(
@@ -300,7 +304,9 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
 
 def parse_vector(values: Any, key: object) -> Vectors:
     """Return a vector of finite float32 numbers: (D,)."""
-    what = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
+    what = "An item's features"
+    if key is not None:
+        what = f"The features of {quote_id(str(key))}"
 
     # Converting a masked array would turn masked numbers into whatever lies below the mask.
     if np.ma.is_masked(values):

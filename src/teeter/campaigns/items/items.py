@@ -119,11 +119,12 @@ class Items(Part):
             return {}
         row = rows[stored.row_id]
         types = {column.name: column.type for column in row.table.columns}
-        return {
-            name: drop_infinite(typed_value(cell, types[name]))
-            for name, cell in row.values().items()
-            if name in shown or not is_hidden
-        }
+        columns = {}
+        for name, cell in row.values().items():
+            if name in shown or not is_hidden:
+                value = typed_value(cell, types[name])
+                columns[name] = drop_infinite(value)
+        return columns
 
     def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
@@ -276,7 +277,11 @@ class Items(Part):
                 they were added, or by similarity if that is asked for.
             descending: the other way round. Items without the value come last all the same.
         """
-        filters = [column] if isinstance(column, str) else column
+        filters = column
+        if isinstance(column, str):
+            filters = [column]
+        if sort is not None:
+            sort = ItemSort(sort)
         query = ItemQuery(
             search=search.strip(),
             meaning=meaning.strip(),
@@ -286,7 +291,7 @@ class Items(Part):
             differs=differs,
             state=ItemFilter(state),
             columns=tuple(parse_column_filter(text) for text in filters),
-            sort=None if sort is None else ItemSort(sort),
+            sort=sort,
             descending=descending,
         )
         similarities = self._compare(query)
@@ -294,8 +299,9 @@ class Items(Part):
             table, hits, cosines = self._find(view, query, similarities)
 
         for start in range(0, len(hits), _PAGE):
+            part = hits[start : start + _PAGE]
             with self._campaign.reading() as view:
-                yield from self._describe_hits(view, table, hits[start : start + _PAGE], cosines)
+                yield from self._describe_hits(view, table, part, cosines)
 
     def page(self, query: ItemQuery, similarities: Similarities | None = None) -> ItemPage:
         """Return a page of the items that a query finds.
@@ -310,13 +316,16 @@ class Items(Part):
             table, hits, cosines = self._find(view, query, similarities)
             rest = hits
             if query.after is not None:
-                rest = hits[table.row_ids[hits] > query.after]
-            part = rest[query.offset : query.offset + query.count]
+                row_ids = table.row_ids[hits]
+                rest = hits[row_ids > query.after]
+            end = query.offset + query.count
+            part = rest[query.offset : end]
             items = self._describe_hits(view, table, part, cosines)
 
-        has_more = len(rest) > query.offset + query.count
+        after = None
         is_in_order = query.order is ItemSort.ADDED and not query.descending
-        after = items[-1].row_id if has_more and is_in_order else None
+        if is_in_order and len(rest) > end:
+            after = items[-1].row_id
         return ItemPage(items=items, after=after, hits=len(hits))
 
     def _compare(self, query: ItemQuery) -> Similarities | None:
@@ -340,7 +349,9 @@ class Items(Part):
             is_known = positions < len(cosines)
             cosines[positions[is_known]] = similarities.cosines[is_known]
 
-        text_ranks = self._text_ranks(view) if query.order is ItemSort.TEXT else None
+        text_ranks = None
+        if query.order is ItemSort.TEXT:
+            text_ranks = self._text_ranks(view)
         return table, table.find(query, cosines, text_ranks), cosines
 
     def _table(self, view: Reading) -> ItemTable:
@@ -388,8 +399,10 @@ class Items(Part):
 
     def _predicted_names(self, view: Reading) -> list[str]:
         """Return what the numbers of the newest model stand for."""
+        arrays = {}
         weights = view.models.newest_weights(1)
-        arrays = load(weights[0]) if weights else {}
+        if weights:
+            arrays = load(weights[0])
         return predicted_names(arrays, view.classes.names())
 
     @cached_by(
@@ -410,7 +423,8 @@ class Items(Part):
             # In the numbers of all names: a model has numbers of its own for its sets.
             names = self._label_names(view)
             numbers = np.array([names.index(name) for name in self._predicted_names(view)])
-            arrays |= {name: numbers[arrays[name]] for name in ("predicted", "unseen")}
+            arrays["predicted"] = numbers[arrays["predicted"]]
+            arrays["unseen"] = numbers[arrays["unseen"]]
         return read_predictions(view, row_ids, arrays)
 
     def _predictions(self, view: Reading) -> ItemPredictions:
@@ -439,15 +453,17 @@ class Items(Part):
         Draws of a promise count from the start, before it is their turn.
         """
         row_ids, positions = self._all_items(view)
-        waiting = np.searchsorted(row_ids, sorted(view.picks.waiting_to_be_answered_blind()))
+        waiting_row_ids = sorted(view.picks.waiting_to_be_answered_blind())
+        waiting = np.searchsorted(row_ids, waiting_row_ids)
         in_view = self._campaign.review.snapshot(view).in_view
         labelled = self._labels(view).labels != NONE
-        draws = [
-            positions[item]
-            for item in view.finishes.drawn_items()
-            if item in in_view or not labelled[positions[item]]
-        ]
-        return np.union1d(waiting, np.array(draws, dtype=np.int64)).astype(np.int64)
+        draws = []
+        for item in view.finishes.drawn_items():
+            position = positions[item]
+            if item in in_view or not labelled[position]:
+                draws.append(position)
+        blind = np.union1d(waiting, np.array(draws, dtype=np.int64))
+        return blind.astype(np.int64)
 
     def _hidden(self, view: Reading) -> Integers:
         """Return the positions of the items of which nobody sees more than annotators do.
@@ -481,12 +497,11 @@ class Items(Part):
         if predicted == NONE:
             return item
 
+        item = replace(item, predicted=table.classes[predicted])
         probability = float(table.predictions.probability[position])
-        return replace(
-            item,
-            predicted=table.classes[predicted],
-            probability=None if np.isnan(probability) else probability,
-        )
+        if np.isnan(probability):
+            return item
+        return replace(item, probability=probability)
 
     def have_own_ids(self) -> bool:
         """Return whether an item has another id than the hash of its content."""
@@ -501,28 +516,34 @@ class Items(Part):
     def _near_copies(self, view: Reading) -> dict[str, list[str]]:
         """Return the ids of each item's group; nothing for an item without near copies."""
         copies = view.encodings.near_copies()
-        return {} if copies is None else copies.group_of
+        if copies is None:
+            return {}
+        return copies.group_of
 
     def unanswered_copies(self, view: Reading, items: Sequence[str]) -> dict[str, list[str]]:
         """Return by item the near copies that nobody has looked at alone."""
         groups = self._near_copies(view)
-        others = {
-            item: [other for other in groups.get(item, ()) if other != item] for item in items
-        }
-        rows = view.items.by_id(list(dict.fromkeys(chain.from_iterable(others.values()))))
+        all_copies = dict.fromkeys(chain.from_iterable(groups.get(item, ()) for item in items))
+        rows = view.items.by_id(list(all_copies))
+        if not rows:
+            return {item: [] for item in items}
         answers = view.answers.for_items([row.row_id for row in rows.values()])
-        decided = view.decisions.live().keys() if rows else ()
+        decided = view.decisions.live()
 
         unanswered = set()
         for item, row in rows.items():
             is_settled = row.withdrawn is not None or item in decided
-            given = answers[row.row_id]
-            looked_at = any(
-                answer.origin.is_single and answer.kind is not AnswerKind.SKIP for answer in given
-            )
-            if not is_settled and not looked_at:
+            for answer in answers[row.row_id]:
+                if answer.origin.is_single and answer.kind is not AnswerKind.SKIP:
+                    is_settled = True
+            if not is_settled:
                 unanswered.add(item)
-        return {item: [copy for copy in others[item] if copy in unanswered] for item in items}
+
+        copies = {}
+        for item in items:
+            group = groups.get(item, ())
+            copies[item] = [copy for copy in group if copy in unanswered and copy != item]
+        return copies
 
     def can_search_by_meaning(self) -> bool:
         """Return whether texts can be compared with the items: an encoder of texts reads them."""
@@ -545,11 +566,17 @@ class Items(Part):
             content = read_content(view, row)
             snapshot = self._campaign.review.snapshot(view)
             unreadable = view.encodings.unreadable([row.row_id])
-            table = self._table(view) if only_by is None else None
+            table = None
+            if only_by is None:
+                table = self._table(view)
             group = self._near_copies(view).get(row.item_id, ())
 
-        columns = {} if only_by is not None else replace_surrogates(self.row(item))
-        if only_by is not None:
+        columns: dict[str, Any] = {}
+        if table is not None:
+            columns = replace_surrogates(self.row(item))
+            summary = _describe(row, answers, snapshot, unreadable)
+            summary = self._with_prediction(table, summary, table.positions[row.item_id])
+        else:
             answers = [answer for answer in answers if answer.annotator == only_by]
             # As if only the answers of this annotator existed.
             consensus = {}
@@ -558,10 +585,7 @@ class Items(Part):
                     label = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
                     consensus[row.item_id] = label
             snapshot = CampaignSnapshot(answers, {}, consensus, frozenset())
-
-        summary = _describe(row, answers, snapshot, unreadable)
-        if table is not None:
-            summary = self._with_prediction(table, summary, table.positions[row.item_id])
+            summary = _describe(row, answers, snapshot, unreadable)
         return ItemDetails(
             **vars(summary),
             content=content,
@@ -604,12 +628,15 @@ class Items(Part):
         with self._campaign.reading() as view:
             settings = view.settings
             # When the file was written, or moved to its place.
-            status = split_sheet(path)[0].stat()
-            changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
+            file, _ = split_sheet(path)
+            status = file.stat()
+            timestamp = max(status.st_mtime, status.st_ctime)
+            changed_at = datetime.fromtimestamp(timestamp, UTC)
             if not path.is_dir() and format_time(changed_at) < view.campaign().created:
                 return [], []
             stored = view.items.all()
-            known_ids = {item.item_id for item in stored} | view.items.aliases().keys()
+            known_ids = {item.item_id for item in stored}
+            known_ids.update(view.items.aliases())
             tables = list(view.tables.tables().values())
 
         folder = self._campaign.image_folder
@@ -621,7 +648,8 @@ class Items(Part):
             path = folder
         if path.is_dir() and settings.kind == ItemKind.IMAGE:
             root = Path(folder or path).resolve()
-            names = {image.relative_to(root).as_posix() for image in find_images(path.resolve())}
+            images_now = find_images(path.resolve())
+            names = {image.relative_to(root).as_posix() for image in images_now}
             if names <= known_ids:
                 return [], []
 
@@ -743,11 +771,12 @@ class Items(Part):
             if index is not None:
                 points.append((index, index_of_class[label]))
 
-        withdrawn = [index_of_row.get(rows[item].row_id) for item in snapshot.withdrawn]
+        withdrawn_rows = [rows[item].row_id for item in snapshot.withdrawn]
+        withdrawn = [index_of_row[row_id] for row_id in withdrawn_rows if row_id in index_of_row]
         return MapLabels(
             classes=classes,
             labels=points,
-            withdrawn=sorted(index for index in withdrawn if index is not None),
+            withdrawn=sorted(withdrawn),
             blind=[index_of_row[row_id] for row_id in blind if row_id in index_of_row],
         )
 
@@ -759,11 +788,12 @@ class Items(Part):
             if len(weights) < 2:
                 return []
 
-            arrays = [load(stored) for stored in weights]
-            after, before = (
-                np.array(predicted_names(stored, classes), dtype=object)[stored["predicted"]]
-                for stored in arrays
-            )
+            predictions = []
+            for stored in weights:
+                arrays = load(stored)
+                names = np.array(predicted_names(arrays, classes), dtype=object)
+                predictions.append(names[arrays["predicted"]])
+            after, before = predictions
             row_ids = self._mapped_row_ids(view)
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
@@ -813,11 +843,13 @@ def read_content(view: Reading, row: StoredItem) -> ItemContent:
 
     features = None
     if row.kind is ItemKind.FEATURES:
+        features = []
         vector = view.encodings.vector_of(row.row_id)
-        values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
-        features = [round(value, 5) for value in values]
+        if vector is not None:
+            features = [round(value, 5) for value in vector[:_MAX_FEATURES].tolist()]
 
-    shown = read_shown_columns(view, view.settings.show, [row.row_id]).get(row.row_id, {})
+    shown_by_item = read_shown_columns(view, view.settings.show, [row.row_id])
+    shown = shown_by_item.get(row.row_id, {})
     columns = [ShownColumn(name, value) for name, value in shown.items()]
     return ItemContent(
         kind=row.kind, text=text, characters=characters, features=features, columns=columns
@@ -831,10 +863,17 @@ def _describe(
     unreadable: Container[str],
 ) -> ItemRow:
     """Return an item as a row of a table."""
+    label = None
+    by = None
+    confidence = None
     consensus = snapshot.consensus.get(row.item_id)
-    label = None if consensus is None else consensus.label
+    if consensus is not None:
+        label = consensus.label
+        by = consensus.by
+        confidence = consensus.confidence
 
-    who = sorted({answer.annotator for answer in answers})
+    annotators = {answer.annotator for answer in answers}
+    who = sorted(annotators)
     if row.item_id in snapshot.decisions:
         who = [snapshot.decisions[row.item_id].reviewer]
 
@@ -865,9 +904,9 @@ def _describe(
         excerpt=excerpt,
         label=label,
         state=", ".join(state),
-        by=None if consensus is None else consensus.by,
-        annotators=len({answer.annotator for answer in answers}),
-        confidence=None if consensus is None else consensus.confidence,
+        by=by,
+        annotators=len(annotators),
+        confidence=confidence,
         who=who,
     )
 

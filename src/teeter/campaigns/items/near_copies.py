@@ -60,9 +60,10 @@ def group_near_copies(
         [0, 1, 0, 3]
     """
     n_rows = len(features)
-    n_known = 0 if known is None else len(known)
+    n_known = 0
     groups = np.arange(n_rows)
     if known is not None:
+        n_known = len(known)
         groups[:n_known] = known
 
     lengths = np.sqrt(np.einsum("nd,nd->n", features, features))
@@ -78,7 +79,8 @@ def group_near_copies(
             if others.stop <= n_known:
                 continue
             is_certain = None
-            may_be_copies = bounds[rows] @ bounds[others].T >= least
+            most_similar = bounds[rows] @ bounds[others].T
+            may_be_copies = most_similar >= least
             if np.count_nonzero(may_be_copies) > _DENSE * may_be_copies.size:
                 cosines = units[rows] @ units[others].T
                 may_be_copies = cosines >= least

@@ -64,7 +64,9 @@ def preview_source(path: Path, labels: str | None = None) -> SourcePreview:
         images, left_out = list_archived_images(file)
         notes = [f"The archive has {pluralize(len(images), 'image')}."]
         others = describe_left_out_files(left_out)
-        return SourcePreview(notes=(*notes, others) if others else tuple(notes))
+        if others:
+            notes.append(others)
+        return SourcePreview(notes=tuple(notes))
     if suffix in JSON_SUFFIXES:
         return _preview_json(file, labels)
     if suffix == ".parquet":
@@ -146,7 +148,8 @@ def _describe(
     if not first:
         raise FileError(f"{path} has a header ({', '.join(names)}) and no rows.")
 
-    notes = [] if notes is None else notes
+    if notes is None:
+        notes = []
     counts: Counter[str] = Counter()
     for value in values:
         if not is_missing(value):
@@ -160,25 +163,31 @@ def _describe(
             break
 
     shown = names[:_SHOWN_COLUMNS]
-    rows = [
-        tuple(format_cell(fields.get(name))[:_SHOWN_CHARACTERS] for name in shown)
-        for fields in first
-    ]
-    by_lower_case = {name.lower(): name for name in reversed(names)}
-    texts = [by_lower_case[name] for name in TEXT_COLUMNS if name in by_lower_case]
-    text = texts[0] if texts else None
+    rows = []
+    for fields in first:
+        cells = [format_cell(fields.get(name)) for name in shown]
+        rows.append(tuple(cell[:_SHOWN_CHARACTERS] for cell in cells))
     links = []
-    for name, *cells in zip(shown, *rows, strict=True):
-        has_links = all(map(is_link, cells))
+    for name, *column in zip(shown, *rows, strict=True):
+        has_links = all(map(is_link, column))
         if has_links:
             links.append(name)
-    if text is None:
-        text = _find_longest(shown, rows, {labels, *links})
+
+    by_lower_case = {name.lower(): name for name in reversed(names)}
+    texts = [by_lower_case[name] for name in TEXT_COLUMNS if name in by_lower_case]
+    image = None
+    text = _find_longest(shown, rows, {labels, *links})
+    if texts:
+        text = texts[0]
+    if links and text is None:
+        image = links[0]
+    if not counts:
+        labels = None
     proposed = ItemColumns(
         text=text,
         id=by_lower_case.get("id", by_lower_case.get("ids")),
-        labels=labels if counts else None,
-        image=links[0] if links and text is None else None,
+        labels=labels,
+        image=image,
     )
     return SourcePreview(
         columns=tuple(names),

@@ -67,9 +67,9 @@ def detect_kind(path: Path) -> ItemKind:
         >>> detect_kind(Path("reviews.csv")).value, detect_kind(Path("vectors.npz")).value
         ('text', 'features')
     """
-    if path.is_dir():
-        return ItemKind.TEXT if _is_folder_of_texts(path) else ItemKind.IMAGE
-    if path.suffix.lower() in ARRAY_SUFFIXES:
+    if path.is_dir() and not _is_folder_of_texts(path):
+        return ItemKind.IMAGE
+    if not path.is_dir() and path.suffix.lower() in ARRAY_SUFFIXES:
         return ItemKind.FEATURES
 
     return ItemKind.TEXT
@@ -118,8 +118,8 @@ def read_items(
         UnknownNameError: If there is no column or field of the given name.
     """
     columns = columns or ItemColumns()
-    notes = [] if notes is None else notes
-    text, key, label = columns.text, columns.id, columns.labels
+    if notes is None:
+        notes = []
     if isinstance(source, Path):
         kind = detect_kind(source)
         if source.is_dir() and kind == ItemKind.TEXT:
@@ -135,7 +135,8 @@ def read_items(
 
             ids = pool.ids
             if ids is None:
-                ids = [str(first + k) for k in range(len(features))]
+                numbers = range(first, first + len(features))
+                ids = [str(number) for number in numbers]
 
             entries = []
             for item_id, row in zip(ids, features, strict=True):
@@ -147,43 +148,48 @@ def read_items(
             expected = "a table of images"
         elif rows:
             expected = "a table"
-        require_file(split_sheet(source)[0], (*TABLE_SUFFIXES, *JSON_SUFFIXES), expected)
+        file, _ = split_sheet(source)
+        require_file(file, (*TABLE_SUFFIXES, *JSON_SUFFIXES), expected)
 
     if columns.image is not None:
         return _read_image_table(source, columns, folder=folder, fetcher=fetcher, notes=notes)
     if rows:
-        items = _read_row_items(source, key=key, label=label, notes=notes)
+        items = _read_row_items(source, columns, notes)
     elif _is_json(source):
-        items = _read_json_items(source, text=text, key=key, label=label, notes=notes)
+        items = _read_json_items(source, columns, notes)
     else:
-        items = _read_table_items(source, text=text, key=key, label=label, notes=notes)
+        items = _read_table_items(source, columns, notes)
     return _leave_out_added(items, notes)
 
 
 def _leave_out_added(items: list[Item], notes: list[str]) -> list[Item]:
     """Return the items of a table without the columns that an export has added to it."""
-    table = items[0].row.table if items[0].row is not None else ImportedTable(())
-    added = set(find_added_columns(table.names).values()) - {table.text_column, table.id_column}
+    if items[0].row is None:
+        return items
+    table = items[0].row.table
+    added = set(find_added_columns(table.names).values())
+    added -= {table.text_column, table.id_column}
     if not added:
         return items
 
+    left_out = [name for name in table.names if name in added]
     notes.append(
-        "The columns that an earlier export has added were left out: "
-        f"{', '.join(name for name in table.names if name in added)}."
+        f"The columns that an earlier export has added were left out: {', '.join(left_out)}."
     )
     positions = [place for place, name in enumerate(table.names) if name not in added]
+    own_columns = tuple(table.columns[place] for place in positions)
     schema = table.arrow_schema
     if schema is not None:
         schema = select_fields(schema, positions)
-    own_table = replace(
-        table, columns=tuple(table.columns[place] for place in positions), arrow_schema=schema
-    )
+    own_table = replace(table, columns=own_columns, arrow_schema=schema)
 
     own_items = []
     for item in items:
-        cells = [] if item.row is None else decode_cells(item.row.cells)
-        own_cells = encode_cells([cells[place] for place in positions])
-        own_items.append(replace(item, row=TableRow(own_table, own_cells)))
+        if item.row is not None:
+            cells = decode_cells(item.row.cells)
+            own_cells = encode_cells([cells[place] for place in positions])
+            own_row = TableRow(own_table, own_cells)
+            own_items.append(replace(item, row=own_row))
     return own_items
 
 
@@ -202,8 +208,9 @@ ENCODING_NAMES = {
 
 def _note_table(notes: list[str], table: Table, blank_rows: Sequence[int]) -> None:
     """Note which rows are left out, and how a file is read that is not UTF-8."""
-    lines = [f"line {line}" for line in table.blank]
-    _note_blank(notes, "row", [*lines, *map(table.place, blank_rows)])
+    places = [f"line {line}" for line in table.blank]
+    places += [table.place(row) for row in blank_rows]
+    _note_blank(notes, "row", places)
     if table.encoding in ENCODING_NAMES:
         encoding = ENCODING_NAMES[table.encoding]
         notes.append(f"{table.path.name} was read as {encoding}, not as UTF-8.")
@@ -211,11 +218,8 @@ def _note_table(notes: list[str], table: Table, blank_rows: Sequence[int]) -> No
 
 def _note_blank(notes: list[str], what: str, places: Sequence[str]) -> None:
     if places:
-        were = "was" if len(places) == 1 else "were"
-        notes.append(
-            f"{pluralize(len(places), what)} without a text {were} left out "
-            f"({list_some(places, 5)})."
-        )
+        were = pluralize(len(places), f"{what} without a text was", f"{what}s without a text were")
+        notes.append(f"{were} left out ({list_some(places, 5)}).")
 
 
 def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
@@ -242,7 +246,8 @@ def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
         except OSError as error:
             raise FileError(f"Cannot read {file}: {error.strerror}.") from None
         if encoding in ENCODING_NAMES:
-            names_by_encoding.setdefault(ENCODING_NAMES[encoding], []).append(name)
+            encoding_name = ENCODING_NAMES[encoding]
+            names_by_encoding.setdefault(encoding_name, []).append(name)
         if text.strip():
             entries.append({"id": name, "text": text})
         else:
@@ -251,15 +256,11 @@ def _read_text_files(folder: Path, notes: list[str]) -> list[Item]:
         raise FileError(f"All .txt files of {folder} are blank.")
     _note_blank(notes, "file", blank)
     if others:
-        files = pluralize(len(others), "file that is", "files that are")
-        were = "was" if len(others) == 1 else "were"
-        notes.append(f"{files} no .txt {were} left out ({list_some(others, 5)}).")
+        were = pluralize(len(others), "file that is no .txt was", "files that are no .txt were")
+        notes.append(f"{were} left out ({list_some(others, 5)}).")
     for encoding, names in names_by_encoding.items():
-        were = "was" if len(names) == 1 else "were"
-        notes.append(
-            f"{pluralize(len(names), 'file')} {were} read as {encoding}, not as UTF-8 "
-            f"({list_some(names, 5)})."
-        )
+        were = pluralize(len(names), "file was", "files were")
+        notes.append(f"{were} read as {encoding}, not as UTF-8 ({list_some(names, 5)}).")
     return parse_items(entries, ItemKind.TEXT)
 
 
@@ -274,7 +275,9 @@ def _read_image_table(
     """Read a table with a column of images. Those of links are fetched."""
     # As texts first: what they are called, where they are, and all their columns.
     items = read_items(source, replace(columns, text=columns.image, image=None), notes=notes)
-    path = source if isinstance(source, Path) else _FRAME
+    path = _FRAME
+    if isinstance(source, Path):
+        path = source
 
     links = [item.content for item in items if item.content and is_link(item.content)]
     paths: dict[str, str] = {}
@@ -293,39 +296,43 @@ def _read_image_table(
             continue
         # Without an id of its own, an item would be known by the hash of its link.
         has_id = item.row is not None and item.row.table.id_column is not None
-        entry = {"id": item.key if has_id else content, "label": item.label}
-        entries.append({**entry, "image": paths.get(content, content)})
+        entry = {"id": content, "label": item.label, "image": paths.get(content, content)}
+        if has_id:
+            entry["id"] = item.key
+        entries.append(entry)
         rows.append(item.row)
 
-    if not entries:
-        failed = next(iter(fetcher.errors.values())) if fetcher is not None else ""
+    if not entries and fetcher is not None:
+        failed = next(iter(fetcher.errors.values()))
         raise InputError(f"None of the images in {path} could be fetched: {failed}")
     parsed = parse_items(entries, ItemKind.IMAGE, folder)
     return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
 
 
-def _read_row_items(
-    source: Any, *, key: str | None, label: str | None, notes: list[str]
-) -> list[Item]:
+def _read_row_items(source: Any, columns: ItemColumns, notes: list[str]) -> list[Item]:
     """Read a table whose rows are the items, each as a card with a line per column."""
+    id_column = columns.id
+    label = columns.labels
     if _is_json(source):
         objects = [fields for _, fields in read_json_objects(source)]
-        id_column = key or ("id" if any("id" in fields for fields in objects) else None)
+        if id_column is None and any("id" in fields for fields in objects):
+            id_column = "id"
         rows = rows_from_mappings(objects, id_column)
     else:
         table, read_rows = read_source_table(source)
         _note_table(notes, table, [])
-        id_column = key or _find_id_column(table, None)
+        id_column = id_column or _find_id_column(table, None)
         rows = read_rows(id_column)
 
     names = rows[0].table.names
     added = find_added_columns(names).values()
-    require_columns([name for name in (key, label) if name is not None], names)
+    require_columns([name for name in (columns.id, label) if name is not None], names)
     entries = []
     filled = []
     blank = []
     for number, row in enumerate(rows):
-        cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
+        texts = map(format_cell, decode_cells(row.cells))
+        cells = dict(zip(names, texts, strict=True))
         entry: dict[str, Any] = {}
         if id_column is not None:
             entry["id"] = cells.pop(id_column) or None
@@ -335,13 +342,13 @@ def _read_row_items(
             blank.append(f"row {number + 1}")
             continue
         filled.append(row)
-        # A column without a name is an index, such as pandas writes.
-        card = {
-            name: format_card_cell(cell)
-            for name, cell in cells.items()
-            if name and name not in added
-        }
-        entries.append({**entry, "text": format_card(card)})
+        card = {}
+        for name, cell in cells.items():
+            # A column without a name is an index, such as pandas writes.
+            if name and name not in added:
+                card[name] = format_card_cell(cell)
+        entry["text"] = format_card(card)
+        entries.append(entry)
 
     _note_blank(notes, "row", blank)
     return _attach_rows(parse_items(entries, ItemKind.TEXT), filled)
@@ -352,7 +359,8 @@ def column_names(path: Path) -> list[str]:
     if _is_json(path):
         objects = [fields for _, fields in read_json_objects(path)]
         return list(dict.fromkeys(name for fields in objects for name in fields))
-    if path.is_dir() or split_sheet(path)[0].suffix.lower() not in TABLE_SUFFIXES:
+    file, _ = split_sheet(path)
+    if path.is_dir() or file.suffix.lower() not in TABLE_SUFFIXES:
         return []
     table = read_table(path)
     return [*table.columns, *table.nested]
@@ -367,30 +375,32 @@ def find_unused_labels(path: Path) -> tuple[str, list[str]] | None:
     column = find_label_column(column_names(path))
     if column is None:
         return None
+    texts: Sequence[str] = []
     if _is_json(path):
         cells = [fields.get(column) for _, fields in read_json_objects(path)]
-        texts = ["" if cell is None else str(cell) for cell in cells]
+        texts = [str(cell) for cell in cells if cell is not None]
     else:
         table = read_table(path)
-        texts = table.texts(column) if column in table.columns else []
+        if column in table.columns:
+            texts = table.texts(column)
 
     filled = [text for text in texts if not is_missing(text)]
-    return (column, filled) if filled else None
+    if not filled:
+        return None
+    return column, filled
 
 
-def _read_table_items(
-    source: Any, *, text: str | None, key: str | None, label: str | None, notes: list[str]
-) -> list[Item]:
+def _read_table_items(source: Any, columns: ItemColumns, notes: list[str]) -> list[Item]:
     table, read_rows = read_source_table(source)
-    label_columns = _split_label_columns(label, [*table.columns, *table.nested])
-    for name in (key, *label_columns):
+    names = list(table.columns)
+    all_names = [*names, *table.nested]
+    label_columns = _split_label_columns(columns.labels, all_names)
+    for name in (columns.id, *label_columns):
         if name is not None:
             table.require(name)
 
-    names = list(table.columns)
-    template = parse_text_template(
-        text or find_text_column(names, table.path), [*names, *table.nested], table.path
-    )
+    text = columns.text or find_text_column(names, table.path)
+    template = parse_text_template(text, all_names, table.path)
     texts = _fill_template(template, table)
     filled = [row for row, content in enumerate(texts) if content.strip()]
     if not filled:
@@ -398,18 +408,22 @@ def _read_table_items(
         raise InputError(
             f"No row of {table.path} has a text in {described}: choose another column."
         )
-    _note_table(notes, table, sorted(set(range(len(texts))) - set(filled)))
-    own_names = [name for name in names if name not in find_added_columns(names).values()]
-    unused = find_label_column(own_names) if label is None else None
+    blank = [row for row, content in enumerate(texts) if not content.strip()]
+    _note_table(notes, table, blank)
     # The command line says more of the labels in a file.
-    if unused is not None and not isinstance(source, Path):
-        notes.append(
-            f"Column {unused!r} was not imported as labels: if it holds them, name it with "
-            f"ItemColumns(labels={unused!r})."
-        )
+    if columns.labels is None and not isinstance(source, Path):
+        added = find_added_columns(names).values()
+        unused = find_label_column([name for name in names if name not in added])
+        if unused is not None:
+            notes.append(
+                f"Column {unused!r} was not imported as labels: if it holds them, name it with "
+                f"ItemColumns(labels={unused!r})."
+            )
 
-    id_column = key or _find_id_column(table, template.only_column)
-    ids = None if id_column is None else table.ids(id_column, filled)
+    id_column = columns.id or _find_id_column(table, template.only_column)
+    ids = None
+    if id_column is not None:
+        ids = table.ids(id_column, filled)
     table_rows = read_rows(id_column)
     labels = _read_labels(table, table_rows, label_columns)
 
@@ -423,7 +437,8 @@ def _read_table_items(
         entries.append(entry)
 
     items = parse_items(entries, ItemKind.TEXT)
-    return _attach_rows(items, [table_rows[row] for row in filled], template.only_column)
+    filled_rows = [table_rows[row] for row in filled]
+    return _attach_rows(items, filled_rows, template.only_column)
 
 
 _MARKS = {
@@ -469,9 +484,11 @@ def _read_labels(
                     f"Row {number + 1} of {table.path} has {cell!r} in the column of the label "
                     f"{name!r}: write 1 or 0."
                 )
-        has_answer = any(said)
         marked = [name for name, cell in zip(columns, said, strict=True) if _MARKS.get(cell)]
-        labels.append(marked if has_answer else "")
+        if any(said):
+            labels.append(marked)
+        else:
+            labels.append("")
     return labels
 
 
@@ -489,10 +506,11 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
             )
 
     columns = {name: table.texts(name) for name in template.columns}
-    return [
-        template.fill({name: cells[row] for name, cells in columns.items()})
-        for row in range(len(table))
-    ]
+    texts = []
+    for row in range(len(table)):
+        cells = {name: column[row] for name, column in columns.items()}
+        texts.append(template.fill(cells))
+    return texts
 
 
 def _attach_rows(
@@ -513,19 +531,21 @@ def _find_id_column(table: Table, text_column: str | None) -> str | None:
     return None
 
 
-def _read_json_items(
-    path: Path, *, text: str | None, key: str | None, label: str | None, notes: list[str]
-) -> list[Item]:
+def _read_json_items(path: Path, columns: ItemColumns, notes: list[str]) -> list[Item]:
     objects = read_json_objects(path)
+    text = columns.text
+    label = columns.labels
 
     # A dict keeps the order of the fields, for the hint in the error message.
     field_names = dict.fromkeys(name for _, fields in objects for name in fields)
-    for name in (key, label):
+    for name in (columns.id, label):
         if name is not None and name not in field_names:
-            raise UnknownNameError(
-                f"No object of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
-            )
+            advice = did_you_mean(name, list(field_names))
+            raise UnknownNameError(f"No object of {path} has a field {name!r}. {advice}")
 
+    id_column = columns.id
+    if id_column is None and "id" in field_names:
+        id_column = "id"
     template = None
     if text is not None and text not in field_names and ("{" in text or "," in text):
         template = parse_text_template(text, list(field_names), path)
@@ -537,7 +557,7 @@ def _read_json_items(
         if template is None:
             text_field = text or _find_text_field(fields)
             content = fields.get(text_field)
-            if (content is not None and not isinstance(content, str)) or text_field not in fields:
+            if text_field not in fields or not isinstance(content, str | None):
                 raise InputError(
                     f"{place.capitalize()} of {path} has no text in {text_field!r}: choose "
                     "another text column (text=)."
@@ -550,23 +570,23 @@ def _read_json_items(
             blank.append(place)
             continue
         filled.append(fields)
-        entries.append(
-            {
-                "id": fields.get(key or "id"),
-                "text": content,
-                "label": fields.get(label) if label else None,
-            }
-        )
+        entry: dict[str, Any] = {"text": content}
+        if id_column is not None:
+            entry["id"] = fields.get(id_column)
+        if label is not None:
+            entry["label"] = fields.get(label)
+        entries.append(entry)
 
-    id_column = key or ("id" if "id" in field_names else None)
     if not entries:
         raise InputError(f"No object of {path} has a text: choose another text column (text=).")
     _note_blank(notes, "object", blank)
     rows = rows_from_mappings(filled, id_column)
     text_fields = {text or _find_text_field(fields) for fields in filled}
-    has_text_field = template is None and len(text_fields) == 1
-    text_column = text_fields.pop() if has_text_field else None
-    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows, text_column)
+    text_column = None
+    if template is None and len(text_fields) == 1:
+        text_column = text_fields.pop()
+    items = parse_items(entries, ItemKind.TEXT)
+    return _attach_rows(items, rows, text_column)
 
 
 def _find_text_field(fields: Mapping[str, Any]) -> str:
@@ -595,13 +615,14 @@ def read_source_table(source: Any) -> tuple[Table, RowReader]:
         FileError: If the file cannot be read or has no usable column.
         MissingExtraError: If it needs a package that is not installed.
     """
-    path = source if isinstance(source, Path) else _FRAME
-    if path is _FRAME or path.suffix.lower() == ".parquet":
-        arrow_table = source if path is _FRAME else read_arrow_table(path)
-        return convert_arrow_table(arrow_table, path), partial(read_arrow_rows, arrow_table)
+    if not isinstance(source, Path):
+        return convert_arrow_table(source, _FRAME), partial(read_arrow_rows, source)
+    if source.suffix.lower() == ".parquet":
+        arrow_table = read_arrow_table(source)
+        return convert_arrow_table(arrow_table, source), partial(read_arrow_rows, arrow_table)
 
-    content = read_cells(path)
-    return convert_csv_rows(content, path), partial(_csv_table_rows, content)
+    content = read_cells(source)
+    return convert_csv_rows(content, source), partial(_csv_table_rows, content)
 
 
 def _csv_table_rows(content: CsvRows, id_column: str | None) -> list[TableRow]:
