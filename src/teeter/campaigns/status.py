@@ -49,7 +49,10 @@ def campaign_status(view: Reading) -> Status:
 
     by_class = dict.fromkeys(view.classes.names(), 0)
     for label in snapshot.labels.values():
-        for name in split_labels(label) if view.settings.several else [label]:
+        names = [label]
+        if view.settings.several:
+            names = split_labels(label)
+        for name in names:
             by_class[name] += 1
 
     # Sets, because several annotators may have answered one item. An item can be in two of them.
@@ -58,10 +61,17 @@ def campaign_status(view: Reading) -> Status:
         items_by_kind[answer.kind].add(answer.item)
 
     progress = _measure_progress(full_snapshot, [model.facts for model in models], view.settings)
-    newest_facts = models[-1].facts if models else {}
+    newest_facts: Mapping[str, Any] = {}
+    learned = None
+    if models:
+        newest_facts = models[-1].facts
+        learned = describe_learning(len(models), newest_facts)
     by_label = describe_labels(list(by_class), newest_facts)
     macro_f1, micro_f1 = mean_f1(by_label)
+    encoder = None
     current = view.encodings.current()
+    if current is not None:
+        encoder = current.encoder
     unreadable = view.encodings.unreadable().keys() - snapshot.withdrawn
     return Status(
         items=view.items.count() - len(snapshot.withdrawn),
@@ -76,11 +86,11 @@ def campaign_status(view: Reading) -> Status:
         advice=(*give_advice(progress), *describe_features(newest_facts)),
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
-        encoder=None if current is None else current.encoder,
+        encoder=encoder,
         unencoded=count_unencoded(view),
         unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
-        learned=describe_learning(len(models), newest_facts) if models else None,
+        learned=learned,
         withdrawn=len(snapshot.withdrawn),
         unlearned=view.answers.count_since_newest_model(),
         bulk_agreement=measure_bulk_agreement(view),
@@ -100,12 +110,16 @@ def describe_labels(classes: Sequence[str], facts: Mapping[str, Any]) -> tuple[L
         0.6666666666666666
     """
     scores = []
+    counts = facts.get("by_label", [])
     # Labels that were added after the training have no counts.
-    for name, (hits, predicted, actual) in zip(classes, facts.get("by_label", []), strict=False):
-        marks = predicted + actual
-        f1 = 2 * hits / marks if marks else None
+    for name, (hits, predicted, actual) in zip(classes, counts, strict=False):
+        f1 = None
+        if predicted or actual:
+            f1 = 2 * hits / (predicted + actual)
         scores.append(LabelScore(name, hits, predicted, actual, f1))
-    return tuple(scores) if any(score.f1 is not None for score in scores) else ()
+    if all(score.f1 is None for score in scores):
+        return ()
+    return tuple(scores)
 
 
 def mean_f1(scores: Sequence[LabelScore]) -> tuple[float | None, float | None]:
@@ -115,7 +129,8 @@ def mean_f1(scores: Sequence[LabelScore]) -> tuple[float | None, float | None]:
         return None, None
     hits = sum(score.hits for score in scores)
     marks = sum(score.predicted + score.actual for score in scores)
-    return sum(values) / len(values), 2 * hits / marks
+    macro_f1 = sum(values) / len(values)
+    return macro_f1, 2 * hits / marks
 
 
 def describe_f1(status: Status) -> str | None:
@@ -131,7 +146,10 @@ def describe_f1(status: Status) -> str | None:
 def measure_bulk_agreement(view: Reading) -> AccuracyEstimate | None:
     """Return how many answers in bulk agree with the blind ones that check them."""
     pairs = view.answers.bulk_checks()
-    return estimate_accuracy(sum(in_bulk == blind for in_bulk, blind in pairs), len(pairs))
+    n_confirmed = 0
+    for in_bulk, blind in pairs:
+        n_confirmed += in_bulk == blind
+    return estimate_accuracy(n_confirmed, len(pairs))
 
 
 def describe_bulk_answers(agreement: AccuracyEstimate) -> str:
@@ -169,7 +187,8 @@ def estimate_on_new_groups(facts: Mapping[str, Any]) -> AccuracyEstimate | None:
     if "new_groups" not in facts:
         return None
     right, total = facts["new_groups"]
-    return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))
+    share_judged = min(1.0, total / facts["labels"])
+    return estimate_accuracy(right, total, share_judged=share_judged)
 
 
 def count_unencoded(view: Reading) -> int:
@@ -196,9 +215,12 @@ def _measure_progress(
             distinct.append(facts)
 
     accuracies = [estimate_model_accuracy(facts) for facts in distinct]
-    newest = distinct[-1] if distinct else {}
-    # It may have learned from other unlabelled items than the one before with the same labels.
-    accuracy = estimate_model_accuracy(model_facts[-1]) if model_facts else None
+    changed = None
+    accuracy = None
+    if model_facts:
+        changed = distinct[-1].get("changed")
+        # It may have learned from other unlabelled items than the one before with the same labels.
+        accuracy = estimate_model_accuracy(model_facts[-1])
 
     cost = None
     if settings.cost is not None:
@@ -210,7 +232,7 @@ def _measure_progress(
         accuracy=accuracy,
         accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
         kappas=recent_kappas(distinct),
-        changed=newest.get("changed"),
+        changed=changed,
         cost=cost,
         budget=settings.budget,
         measurable=settings.control > 0 or settings.audit > 0,
@@ -280,7 +302,9 @@ classes apart.
 
     if _are_poor(facts):
         right, total = facts["out_of_fold"]
-        of_encoder = f" of {facts['encoder']}" if "encoder" in facts else ""
+        of_encoder = ""
+        if "encoder" in facts:
+            of_encoder = f" of {facts['encoder']}"
         guessed = facts["most_frequent"] / total
         sentences.append(
             f"The features{of_encoder} hardly tell the classes apart: models correctly predict "

@@ -53,12 +53,13 @@ _NAMED = 5
 def require_blind_columns(settings: Settings, columns: ItemColumns) -> None:
     """Raise InputError if annotators would see what a judge says, or labels came with the items."""
     judged = {name for pair in settings.judges.items() for name in pair if name}
-    shown = sorted(judged.intersection(settings.show))
-    in_text = sorted(name for name in judged if _names_column(columns.text or "", name))
-    if shown or in_text:
+    text = columns.text or ""
+    seen = sorted(judged.intersection(settings.show))
+    seen += sorted(name for name in judged if _names_column(text, name))
+    if seen:
         raise InputError(
-            f"{(shown or in_text)[0]!r} is a column of a judge, which nobody may see before an "
-            "item is answered: leave it out of the texts and of the columns to show."
+            f"{seen[0]!r} is a column of a judge, which nobody may see before an item is "
+            "answered: leave it out of the texts and of the columns to show."
         )
     if settings.has_rows:
         raise InputError("Rows of a table show all columns, so they cannot be audited blind.")
@@ -70,7 +71,8 @@ def require_blind_columns(settings: Settings, columns: ItemColumns) -> None:
 
 
 def _names_column(text: str, name: str) -> bool:
-    return name in [part.strip() for part in text.split(",")] or f"{{{name}}}" in text
+    columns = [part.strip() for part in text.split(",")]
+    return name in columns or f"{{{name}}}" in text
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,9 @@ class JudgedItems:
 
     def classes(self) -> list[str]:
         """Return the different labels of all judges, the most frequent first."""
-        counts = Counter(label for labels in self.labels.values() for label in labels.values())
+        counts: Counter[str] = Counter()
+        for labels in self.labels.values():
+            counts.update(labels.values())
         return [label for label, _ in counts.most_common()]
 
 
@@ -104,7 +108,9 @@ def read_judged(
         InputError: a column has no labels, too many different ones, or is the text itself.
         UnknownNameError: there is no such column.
     """
-    table = items[0].row.table if items and items[0].row is not None else ImportedTable(())
+    table = ImportedTable(())
+    if items and items[0].row is not None:
+        table = items[0].row.table
     columns = [name for pair in judges.items() for name in pair if name]
     require_columns(columns, table.names)
     if table.text_column in columns:
@@ -117,8 +123,9 @@ def read_judged(
     for item in items:
         if item.row is None:
             continue
-        cells = dict(zip(item.row.table.names, decode_cells(item.row.cells), strict=True))
-        texts = {name: format_cell(cells[name]) for name in columns}
+        cells = decode_cells(item.row.cells)
+        cell_of_column = dict(zip(item.row.table.names, cells, strict=True))
+        texts = {name: format_cell(cell_of_column[name]) for name in columns}
         first = first_by_digest.setdefault(item.digest, item.key)
         if first == item.key and first not in rows:
             rows[item.key] = texts
@@ -132,7 +139,9 @@ def read_judged(
         if column:
             given = {item: rows[item][column] for item in judged.labels[judge]}
             judged.confidences[judge] = _read_confidences(column, given, judged.notes)
-        differing = sum(texts[judge] != rows[item][judge] for item, texts in repeated)
+        differing = 0
+        for first, texts in repeated:
+            differing += texts[judge] != rows[first][judge]
         if differing:
             more = pluralize(differing, "row repeats", "rows repeat")
             judged.notes.append(
@@ -146,7 +155,8 @@ def _read_labels(
     judge: str, cells: Mapping[str, str], classes: Sequence[str] | None, notes: list[str]
 ) -> dict[str, str]:
     """Return the labels of a judge by item, in one spelling."""
-    counts = Counter(as_class_name(cell).strip() for cell in cells.values())
+    given = {item: as_class_name(cell).strip() for item, cell in cells.items()}
+    counts = Counter(given.values())
     known = set(classes or ())
     filled = {name: n for name, n in counts.items() if name in known or not is_missing(name)}
     if not filled:
@@ -187,8 +197,7 @@ def _read_labels(
         only = next(iter(spellings.values()))
         notes.append(f"{judge} says {only!r} of all items: it is as often right as they are that.")
 
-    stripped = {item: as_class_name(cell).strip() for item, cell in cells.items()}
-    return {item: spellings[name] for item, name in stripped.items() if name in spellings}
+    return {item: spellings[name] for item, name in given.items() if name in spellings}
 
 
 def _read_confidences(column: str, cells: Mapping[str, str], notes: list[str]) -> dict[str, float]:
@@ -208,12 +217,14 @@ def _read_confidences(column: str, cells: Mapping[str, str], notes: list[str]) -
             refused.append(cell)
 
     if refused:
-        examples = list_some([repr(cell) for cell in dict.fromkeys(refused)], _NAMED)
+        different = [repr(cell) for cell in dict.fromkeys(refused)]
+        examples = list_some(different, _NAMED)
         are = pluralize(len(refused), "value is", "values are")
-        outcome = "they are" if confidences else "so no confidence is"
+        outcome = "so no confidence is used"
+        if confidences:
+            outcome = "they are left out"
         notes.append(
-            f"{are} no confidence from 0 to 1 in column {column!r}, {outcome} "
-            f"{'left out' if confidences else 'used'}: {examples}."
+            f"{are} no confidence from 0 to 1 in column {column!r}, {outcome}: {examples}."
         )
     return confidences
 
@@ -262,7 +273,7 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
     judge, labels = next(iter(judged.labels.items()))
     given = judged.confidences.get(judge, {})
     index_of_class = {name: index for index, name in enumerate(view.classes.names())}
-    predicted = np.array([index_of_class[labels[item]] for item in order], dtype=np.int64)
+    predicted = [index_of_class[labels[item]] for item in order]
     # Without confidences, all items are in one step.
     confidences = np.array([given.get(item, 0.0) for item in order], dtype=np.float64)
 
@@ -274,7 +285,8 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
     if terms.labelled is not None:
         needed = count_needed(view, read_snapshot(view), terms.labelled, order)
     steps = make_steps(confidences, terms, level, needed=needed)
-    checksum = hashlib.sha256(repr([(item, labels[item]) for item in order]).encode())
+    content = repr([(item, labels[item]) for item in order])
+    checksum = hashlib.sha256(content.encode())
     return FrozenFinish(
         number=1,
         started=view.now(),
@@ -282,7 +294,7 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
         checksum=checksum.hexdigest(),
         terms=terms,
         items=order,
-        predicted=predicted,
+        predicted=np.array(predicted, dtype=np.int64),
         confidences=confidences,
         groups=(PromiseGroup(None, level, tuple(steps)),),
         asked_draws=len(order),

@@ -89,7 +89,8 @@ class Judges(Part):
             raise InputError(
                 "This campaign is no audit: create one with teeter audit, or Campaign.audit."
             )
-        return _make_report(view, audit, review.snapshot(view), review.agreement_in(view).observed)
+        people = review.agreement_in(view)
+        return _make_report(view, audit, review.snapshot(view), people.observed)
 
     def page(self) -> str:
         """Return the report as an HTML page to save or print, without scripts or links."""
@@ -167,18 +168,20 @@ def _make_report(
     reports = []
     rights: dict[str, Booleans] = {}
     sources = {source.name: source for source in view.suggestions.sources()}
+    index_of_class = {name: index for index, name in enumerate(classes)}
+    place_of_item = {item: place for place, item in enumerate(audit.items)}
     for judge, confidence in settings.judges.items():
         if judge not in sources:
             continue  # removed after the audit was ended
-        index_of_class = {name: index for index, name in enumerate(classes)}
-        said = {entry.item: entry for entry in view.suggestions.of_source(sources[judge])}
         labels = np.full(len(audit.items), -2, dtype=np.int64)
         confidences = np.full(len(audit.items), np.nan)
-        for place, item in enumerate(audit.items):
-            if item in said:
-                labels[place] = index_of_class[said[item].label]
-                probability = said[item].probability
-                confidences[place] = np.nan if probability is None else probability
+        for entry in view.suggestions.of_source(sources[judge]):
+            place = place_of_item.get(entry.item)
+            if place is None:
+                continue
+            labels[place] = index_of_class[entry.label]
+            if entry.probability is not None:
+                confidences[place] = entry.probability
         rights[judge] = drawn_labels == labels[: state.n_draws]
         reports.append(_report_judge(judge, confidence, labels, confidences, draws))
 
@@ -207,20 +210,24 @@ def _make_report(
 def _read_values(view: Reading, items: Sequence[str]) -> dict[str, list[str]]:
     """Return the cells of items by column, for columns of few values."""
     stored = view.items.by_id(items)
-    rows = view.tables.for_items([stored[item].row_id for item in items])
+    row_ids = [stored[item].row_id for item in items]
+    rows = view.tables.for_items(row_ids)
     cells: dict[str, list[str]] = {}
     names = [column.name for column in view.tables.columns()]
     judged = {name for pair in view.settings.judges.items() for name in pair}
+    most_values = min(_MOST_VALUES, len(items) // _FEWEST_PER_VALUE)
     for name in names:
         if name in judged or not name:
             continue
         column = []
-        for item in items:
-            row = rows.get(stored[item].row_id)
-            value = None if row is None else row.values().get(name)
-            column.append("" if value is None else format_cell(value))
-        n_values = len(set(column))
-        if 2 <= n_values <= min(_MOST_VALUES, len(items) // _FEWEST_PER_VALUE):
+        for row_id in row_ids:
+            text = ""
+            if row_id in rows:
+                value = rows[row_id].values().get(name)
+                if value is not None:
+                    text = format_cell(value)
+            column.append(text)
+        if 2 <= len(set(column)) <= most_values:
             cells[name] = column
     return cells
 
@@ -239,37 +246,38 @@ def _report_judge(
     drawn = np.arange(n_draws)
     is_right = draws.labels == labels[:n_draws]
     lows, highs = running_bounds(size, ~is_right, ALPHA, JUDGE_PRIOR)
-    counts = np.unique(np.linspace(0, n_draws, _CURVE_POINTS).astype(np.int64)).tolist()
+    points = np.linspace(0, n_draws, _CURVE_POINTS).astype(np.int64)
     rights = np.concatenate([[0], np.cumsum(is_right)]).tolist()
-    curve = [
-        AccuracyEstimate(
-            share=rights[n] / n if n else 0.0,
-            low=1 - int(highs[n]) / size,
-            high=1 - int(lows[n]) / size,
-            total=n,
-            right=rights[n],
-        )
-        for n in counts
-    ]
+    curve = []
+    for n in np.unique(points).tolist():
+        share = 0.0
+        if n:
+            share = rights[n] / n
+        low = 1 - int(highs[n]) / size
+        high = 1 - int(lows[n]) / size
+        curve.append(AccuracyEstimate(share, low, high, total=n, right=rights[n]))
     accuracy = curve[-1]
 
+    is_sure = ~np.isnan(confidences)
     estimate = None
-    has_confidences = not np.isnan(confidences).all()
-    if n_draws:
-        groups = group_judged(labels, confidences if has_confidences else None)
-        estimate = estimate_judged(groups, drawn, is_right)
+    if n_draws and is_sure.any():
+        estimate = estimate_judged(group_judged(labels, confidences), drawn, is_right)
+    elif n_draws:
+        estimate = estimate_judged(group_judged(labels, None), drawn, is_right)
 
     holds, more = None, None
     if draws.require is not None:
         holds, more = _judge_requirement(draws.require, accuracy, size)
 
+    rows = np.flatnonzero(is_sure[:n_draws])
+    drawn_confidences = confidences[rows]
+    is_right_then = is_right[rows]
     reliability: list[ReliabilityBin] = []
-    has_confidence = ~np.isnan(confidences[:n_draws])
-    if has_confidences:
-        reliability = measure_reliability(
-            confidences[:n_draws][has_confidence], is_right[has_confidence]
-        )
+    if is_sure.any():
+        reliability = measure_reliability(drawn_confidences, is_right_then)
     said = labels[:n_draws]
+    outside = np.zeros(0, dtype=np.int64)
+    class_shares = estimate_class_shares(draws.classes, labels, drawn, draws.labels, outside)
     report = JudgeReport(
         judge=judge,
         confidence=confidence,
@@ -279,15 +287,13 @@ def _report_judge(
         holds=holds,
         more=more,
         kappa=cohen_kappa(draws.labels, said),
-        class_shares=estimate_class_shares(
-            draws.classes, labels, drawn, draws.labels, np.zeros(0, dtype=np.int64)
-        ),
+        class_shares=class_shares,
         by_column=_errors_by_column(judge, said, is_right, draws),
         confusion=_confuse(said, draws),
         reliability=reliability,
         sentences=[],
     )
-    tells = tells_right_from_wrong(confidences[:n_draws][has_confidence], is_right[has_confidence])
+    tells = tells_right_from_wrong(drawn_confidences, is_right_then)
     report.sentences.extend(_describe_judge(report, draws.require, tells))
     return report
 
@@ -309,14 +315,14 @@ def _judge_requirement(
 def _errors_by_column(
     judge: str, said: Integers, is_right: Booleans, draws: _Draws
 ) -> dict[str, dict[str, AccuracyEstimate]]:
-    columns: dict[str, list[str]] = {
-        judge: [draws.classes[k] if k >= 0 else "" for k in said.tolist()]
-    }
-    columns |= draws.values
+    labels = ["" if k < 0 else draws.classes[k] for k in said.tolist()]
+    columns = {judge: labels, **draws.values}
     by_column = {}
     for column, values in columns.items():
         counts = Counter(values)
-        rights = Counter(value for value, right in zip(values, is_right, strict=True) if right)
+        rights: Counter[str] = Counter()
+        for value, right in zip(values, is_right.tolist(), strict=True):
+            rights[value] += right
         by_value = {}
         for value, total in counts.most_common():
             # Bonferroni: so many intervals hold together.
@@ -329,15 +335,15 @@ def _errors_by_column(
 
 def _confuse(said: Integers, draws: _Draws) -> list[ClassAccuracy]:
     """Return what a judge takes the items of each class for, by the labels of people."""
-    counts: Counter[tuple[int, int]] = Counter(
-        zip(draws.labels.tolist(), said.tolist(), strict=True)
-    )
+    pairs = zip(draws.labels.tolist(), said.tolist(), strict=True)
+    counts: Counter[tuple[int, int]] = Counter(pairs)
     rows = []
     for k, label in enumerate(draws.classes):
         taken_for = {name: counts[k, j] for j, name in enumerate(draws.classes)}
         by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
         shown = {name: count for name, count in by_count if count}
-        accuracy = estimate_accuracy(taken_for[label], sum(taken_for.values()))
+        total = sum(taken_for.values())
+        accuracy = estimate_accuracy(taken_for[label], total)
         rows.append(ClassAccuracy(label, shown, accuracy))
     return rows
 

@@ -92,9 +92,8 @@ def anytime_p_value(size: int, drawn: int, wrong: float, limit: int, prior: Erro
 
     # A beta-binomial number of wrong items makes draws without replacement look like coin flips
     # whose bias has the beta distribution, so that the size of the set drops out.
-    log_marginal_likelihood = _log_beta(
-        prior.wrong + wrong, prior.right + drawn - wrong
-    ) - _log_beta(prior.wrong, prior.right)
+    log_posterior = _log_beta(prior.wrong + wrong, prior.right + drawn - wrong)
+    log_marginal_likelihood = log_posterior - _log_beta(prior.wrong, prior.right)
     log_ratio = log_likelihood - log_marginal_likelihood
     return min(1.0, exp(min(log_ratio, 0.0)))
 
@@ -111,7 +110,8 @@ def smallest_p_value(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
         limit: the number of wrong items that is allowed.
         prior: chosen before the items were drawn.
     """
-    return float(running_p_values(size, is_wrong, limit, prior)[-1])
+    p_values = running_p_values(size, is_wrong, limit, prior)
+    return float(p_values[-1])
 
 
 def running_p_values(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrior) -> Floats:
@@ -212,11 +212,13 @@ def _log_ratios(
     # So many right items exist only if fewer are wrong. The logarithms are of clipped numbers, so
     # that they are defined; what they give is replaced.
     is_impossible = (number < wrong) | (size - number < right)
+    wrong_left = np.maximum(number - wrong, 0)
+    right_left = np.maximum(size - number - right, 0)
     log_likelihoods = (
         gammaln(number + 1)
-        - gammaln(np.maximum(number - wrong, 0) + 1)
+        - gammaln(wrong_left + 1)
         + gammaln(size - number + 1)
-        - gammaln(np.maximum(size - number - right, 0) + 1)
+        - gammaln(right_left + 1)
         - gammaln(size + 1)
         + gammaln(size - wrong - right + 1)
     )
@@ -240,9 +242,10 @@ def draws_to_decide(
     if drawn == 0:
         return None
     share_wrong = wrong / drawn
-    is_above = share_wrong * size > limit
     # To show that more are wrong, the limit itself must be refuted; else, the number after it.
-    refuted = limit if is_above else limit + 1
+    refuted = limit + 1
+    if share_wrong * size > limit:
+        refuted = limit
     if not 0 <= refuted <= size:
         return None
 
@@ -253,7 +256,8 @@ def draws_to_decide(
     decided = np.flatnonzero(ratios <= np.log(alpha))
     if not len(decided):
         return None
-    return int(counts[decided[0]]) - drawn
+    first = int(decided[0])
+    return int(counts[first]) - drawn
 
 
 def _log_likelihood(size: int, drawn: int, wrong: float, number: float) -> float:

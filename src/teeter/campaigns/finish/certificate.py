@@ -231,11 +231,13 @@ def certified_labels(
 
     are = pluralize(len(labels), "more item is", "more items are")
     labeller = certificate.content.get("judge") or "the model"
+    confidence_text = percent(finish.terms.confidence)
+    share = wrong_share(limit, len(labels))
     note = (
         f"{are} labelled by {labeller}, under certificate {certificate.id}: with "
-        f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
-        f"items that the certificate counts are labelled wrong. If all of these are among "
-        f"{labeller}'s own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
+        f"{confidence_text} confidence, at most {limit:,} of the {counted:,} items that the "
+        f"certificate counts are labelled wrong. If all of these are among {labeller}'s own "
+        f"labels, up to {share} of them are wrong."
     )
     return labels, note
 

@@ -91,7 +91,9 @@ class Finish(Part):
                 return report
 
             finish = load_finish(view)
-            terms = PromiseTerms() if finish is None else finish.terms
+            terms = PromiseTerms()
+            if finish is not None:
+                terms = finish.terms
             given = {
                 "error": error,
                 "confidence": confidence,
@@ -174,14 +176,17 @@ class Finish(Part):
                 if newest_change < newest_start:
                     return look(change)
 
-            store_finish(change, freeze(change, *choose_model(change, terms), terms), who)
+            model = choose_model(change, terms)
+            store_finish(change, freeze(change, *model, terms), who)
 
             # The past control items may be enough, so nothing is asked before looking.
             report = look(change)
-            if draws is None and report.covered:
-                draws = 0
-            elif draws is None:
-                draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
+            if draws is None:
+                draws = max(FEWEST_DRAWS, _USUAL_DRAWS)
+                if report.covered:
+                    draws = 0
+                elif report.plan:
+                    draws = max(FEWEST_DRAWS, report.plan[0].labels)
             return set_draws(change, report, draws, who)
 
     def draw(self, count: int, *, who: str = "me") -> FinishReport:
@@ -262,8 +267,9 @@ class Finish(Part):
             report = self._describe_goal(view)
             if report is None:
                 return False
-            is_started = view.finishes.newest() is not None
-            waiting = look(view).waiting_draws if is_started else 0
+            waiting = 0
+            if view.finishes.newest() is not None:
+                waiting = look(view).waiting_draws
         is_asking = waiting >= FEWEST_DRAWS
         if report.purpose is Purpose.TEACH and not waiting:
             return False

@@ -116,7 +116,9 @@ def choose_model(view: Reading, terms: PromiseTerms) -> tuple[StoredModel, int |
     """
     number = view.finishes.count() + 1
     summaries = view.models.summaries()
-    version = summaries[-1].version if summaries else 0
+    version = 0
+    if summaries:
+        version = summaries[-1].version
     n_controls = len(view.picks.control_items())
     enough = _enough_controls(terms, number)
     last_change = view.history.last_time(PUT_BACK, MERGED)
@@ -375,7 +377,10 @@ def load_finish(view: Reading, number: int | None = None) -> FrozenFinish | None
     Args:
         number: the attempt. By default the newest one, unless its promise has ended.
     """
-    stored = view.finishes.newest() if number is None else view.finishes.get(number)
+    if number is None:
+        stored = view.finishes.newest()
+    else:
+        stored = view.finishes.get(number)
     if stored is None:
         return None
 
@@ -386,8 +391,9 @@ def load_finish(view: Reading, number: int | None = None) -> FrozenFinish | None
     groups = []
     for position, group in enumerate(terms.pop("groups")):
         steps = tuple(Step(**step) for step in group["steps"])
-        # It was stored with the name of its day.
-        label = None if group["label"] is None else classes[position]
+        label = None
+        if group["label"] is not None:
+            label = classes[position]  # it was stored with the name of its day
         groups.append(PromiseGroup(label, group["level"], steps))
 
     return FrozenFinish(

@@ -135,8 +135,10 @@ class Outlook:
                 high = middle
             else:
                 low = middle + 1
+        if not passes(low):
+            return math.inf
         # Items of the step are only a part of what is drawn.
-        return math.ceil(low * self.set_size / self.step_size) if passes(low) else math.inf
+        return math.ceil(low * self.set_size / self.step_size)
 
 
 def foresee(
@@ -167,6 +169,7 @@ def foresee(
     share = step.size / len(confidences)
     judged = [is_right for rank, is_right in random_items if rank < share]
     expected = _CONFIDENCE_WORTH * _CONFIDENCE_SCALE * step.expected_error
+    wrong = expected + len(judged) - sum(judged)
     worth = _CONFIDENCE_WORTH + len(judged)
     return Outlook(
         labels=labels,
@@ -176,7 +179,7 @@ def foresee(
         limit=min(step.limit, step.size),
         level=level,
         allowed=allowed,
-        expected_wrong=(expected + len(judged) - sum(judged)) / worth,
+        expected_wrong=wrong / worth,
         worth=worth,
     )
 
@@ -221,6 +224,7 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
         attempt: of the frozen model, if an attempt is running, or of a judge.
     """
     answers = low = high = draws_now = math.inf
+    lowest, highest = _QUANTILES
     taught = 0
     purpose = Purpose.TEACH
     if outlooks:
@@ -229,30 +233,36 @@ def plan_answers(outlooks: Sequence[Outlook], attempt: Outlook | None = None) ->
         answers, taught = _fewest_answers(newest, newest.share_wrong, slope)
         draws_now = newest.draws(newest.share_wrong)
         is_ready = not taught and not math.isinf(answers)
-        low, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[0]), slope)
-        high, _ = _fewest_answers(newest, newest.quantile(_QUANTILES[1]), slope)
+        low, _ = _fewest_answers(newest, newest.quantile(lowest), slope)
+        high, _ = _fewest_answers(newest, newest.quantile(highest), slope)
         if is_ready and newest.chance() >= _ENOUGH_CHANCE:
             purpose = Purpose.START
 
     if attempt is not None:
-        low_left = attempt.draws(attempt.quantile(_QUANTILES[0]))
+        low_left = attempt.draws(attempt.quantile(lowest))
         # Another attempt spends level, so a few unlucky draws are no reason to start it.
         if low_left <= answers:
             purpose = Purpose.CERTIFY
             # At worst, it is given up.
             answers = min(attempt.draws(attempt.share_wrong), low_left + answers)
-            high = min(attempt.draws(attempt.quantile(_QUANTILES[1])), low_left + high)
+            high = min(attempt.draws(attempt.quantile(highest)), low_left + high)
             low = low_left
 
     # People can always label the rest.
-    newest_outlook = outlooks[-1] if outlooks else attempt
-    most = 1 if newest_outlook is None else max(1, newest_outlook.needed)
-    expected = min(max(1, round(min(answers, most))), most)
+    newest_outlook = attempt
+    if outlooks:
+        newest_outlook = outlooks[-1]
+    most = 1
+    if newest_outlook is not None:
+        most = max(1, newest_outlook.needed)
+    expected = max(1, round(min(answers, most)))
+    low_answers = round(min(low / _WIDENING, most))
+    high_answers = round(min(high * _WIDENING, most))
     return GoalPlan(
         purpose,
         expected,
-        min(round(min(low / _WIDENING, most)), expected),
-        max(round(min(high * _WIDENING, most)), expected),
+        min(low_answers, expected),
+        max(high_answers, expected),
         in_reach=expected < _LARGE_SHARE * most,
         taught=taught,
         draws_now=draws_now,

@@ -52,7 +52,9 @@ def describe_goal(view: Reading, snapshot: CampaignSnapshot) -> GoalReport | Non
         state = SetState.read(finish, snapshot, view.classes.names())
         (results,) = judge_groups(finish, state, view.classes.names())
     best = best_step(results)
-    covered = 0 if best is None else best.remaining
+    covered = 0
+    if best is not None:
+        covered = best.remaining
 
     report = GoalReport(
         goal=view.settings.goal,
@@ -163,10 +165,13 @@ def _follow_attempt(
 def _describe_reached(
     view: Reading, snapshot: CampaignSnapshot, report: GoalReport, terms: PromiseTerms
 ) -> GoalReport:
+    certificate_id = None
     certificate = newest_certificate(view)
-    # One that no longer holds is replaced.
-    if certificate is not None and not certified_labels(view, snapshot)[0]:
-        certificate = None
+    if certificate is not None:
+        labels, _ = certified_labels(view, snapshot)
+        # One that no longer holds is replaced.
+        if labels:
+            certificate_id = certificate.id
     sentence = (
         f"The goal is reached with {pluralize(report.answers, 'answer')}: {report.labelled:,} of "
         f"{report.items:,} items have a label."
@@ -177,7 +182,7 @@ def _describe_reached(
         to_go=0,
         low=0,
         high=0,
-        certificate=None if certificate is None else certificate.id,
+        certificate=certificate_id,
         sentences=[sentence, _describe_terms(terms)],
     )
 
@@ -232,12 +237,11 @@ def _describe_obstacle(view: Reading, plan: GoalPlan, judge: str) -> str:
             "from all answers and labels the rest."
         )
 
-    confused = _find_confused_classes(view)
     describe = "Describe the classes"
+    confused = _find_confused_classes(view)
     if confused is not None:
-        describe = (
-            f"The model confuses {confused[0]!r} and {confused[1]!r} most often: describe them"
-        )
+        first, second = confused
+        describe = f"The model confuses {first!r} and {second!r} most often: describe them"
     return (
         f"The model is not likely to reach the goal with this encoder and these classes: it would "
         f"take about {plan.answers:,} more answers. {describe}, join classes, allow a larger "
@@ -255,7 +259,8 @@ def _find_confused_classes(view: Reading) -> tuple[str, str] | None:
         return None
 
     pairs: Counter[tuple[int, int]] = Counter()
-    for label, predicted in zip(arrays["labels"].tolist(), arrays["unseen"].tolist(), strict=True):
+    labels = arrays["labels"].tolist()
+    for label, predicted in zip(labels, arrays["unseen"].tolist(), strict=True):
         if label != predicted:
             pairs[min(label, predicted), max(label, predicted)] += 1
     if not pairs:

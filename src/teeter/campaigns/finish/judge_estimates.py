@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from teeter.base.array_types import Booleans, Floats, Integers
-from teeter.campaigns.learning.stopping import Stratum, estimate_by_strata, merge_strata
+from teeter.campaigns.learning.stopping import estimate_by_strata, merge_strata
 from teeter.campaigns.records import AccuracyEstimate, AgreementScore
 
 _THIRDS = 3
@@ -41,10 +41,12 @@ def group_judged(labels: Integers, confidences: Floats | None) -> Integers:
     if confidences is not None:
         # Where it says nothing, it is taken to be the least sure.
         confidences = np.nan_to_num(confidences, nan=-1.0)
+        levels = np.arange(1, _THIRDS) / _THIRDS
         for label in np.unique(labels):
-            of_label = labels == label
-            edges = np.quantile(confidences[of_label], np.arange(1, _THIRDS) / _THIRDS)
-            groups[of_label] += np.searchsorted(edges, confidences[of_label], side="right")
+            is_label = labels == label
+            of_label = confidences[is_label]
+            edges = np.quantile(of_label, levels)
+            groups[is_label] += np.searchsorted(edges, of_label, side="right")
 
     _, groups = np.unique(groups, return_inverse=True)
     sizes = np.bincount(groups)
@@ -83,11 +85,13 @@ def estimate_judged(groups: Integers, drawn: Integers, is_right: Booleans) -> Ac
         return AccuracyEstimate(share=share, low=share, high=share, total=len(drawn), right=right)
 
     shares = np.bincount(groups) / len(groups)
-    totals = np.bincount(groups[drawn], minlength=len(shares)).tolist()
-    rights = np.bincount(groups[drawn], weights=is_right, minlength=len(shares)).astype(int)
-    strata: list[Stratum] = list(zip(shares.tolist(), rights.tolist(), totals, strict=True))
+    of_drawn = groups[drawn]
+    totals = np.bincount(of_drawn, minlength=len(shares))
+    rights = np.bincount(of_drawn[is_right], minlength=len(shares))
+    strata = zip(shares.tolist(), rights.tolist(), totals.tolist(), strict=True)
+    merged = merge_strata(list(strata))
     # Only items that were not drawn are left to chance, so the variance is smaller by their share.
-    estimate = estimate_by_strata(merge_strata(strata), share_judged=-share_drawn)
+    estimate = estimate_by_strata(merged, share_judged=-share_drawn)
     return estimate or AccuracyEstimate(share=0.0, low=0.0, high=1.0, total=0, right=0)
 
 
@@ -130,8 +134,10 @@ def compare_judges(first_is_right: Booleans, second_is_right: Booleans) -> Agree
         '0.10 (0.04 to 0.16)'
     """
     total = len(first_is_right) + 2
-    only_first = int((first_is_right & ~second_is_right).sum()) + 0.5
-    only_second = int((second_is_right & ~first_is_right).sum()) + 0.5
+    is_only_first = first_is_right & ~second_is_right
+    is_only_second = second_is_right & ~first_is_right
+    only_first = int(is_only_first.sum()) + 0.5
+    only_second = int(is_only_second.sum()) + 0.5
     difference = (only_first - only_second) / total
     variance = ((only_first + only_second) / total - difference**2) / total
     half_width = _NORMAL_QUANTILE * math.sqrt(variance)

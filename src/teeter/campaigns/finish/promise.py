@@ -359,7 +359,9 @@ def judge_steps(
             if not holds:
                 counted = 0
                 counted_limit = 0
-        handed_on = step_level if holds else 0.0
+        handed_on = 0.0
+        if holds:
+            handed_on = step_level
 
         results.append(
             StepResult(

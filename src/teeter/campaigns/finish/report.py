@@ -75,7 +75,8 @@ def wrong_share(limit: int, items: int) -> str:
         >>> wrong_share(16, 110)
         '14.6%'
     """
-    return percent(min(1.0, math.ceil(1000 * limit / items) / 1000))
+    thousandths = math.ceil(1000 * limit / items)
+    return percent(min(1.0, thousandths / 1000))
 
 
 def _complete(report: FinishReport) -> FinishReport:
@@ -87,9 +88,12 @@ def _complete(report: FinishReport) -> FinishReport:
         f"The shares refer to {report.share_items:,} items{left_out}. Each interval is valid for "
         f"a single look, at a number of draws chosen in advance."
     )
+    coverage = 0.0
+    if report.left:
+        coverage = report.covered / report.left
     report = replace(
         report,
-        coverage=report.covered / report.left if report.left else 0.0,
+        coverage=coverage,
         waiting_draws=max(0, report.asked_draws - report.draws),
         shares_note=shares_note,
     )
@@ -101,27 +105,27 @@ def _describe(report: FinishReport) -> list[str]:
     if not report.left:
         return ["Every item has a label."]
 
-    sentences = [_describe_promise(report)]
-    whose = "its labels" if report.labelled is None else "all labels in the file"
+    sentences = []
     if report.plan:
         first = report.plan[0]
         others = max(first.items, report.left - first.labels)
-        step = (
+        sentences.append(
             f"Label about {first.labels:,} more, drawn at random, and {report.labeller} can "
             f"probably label {first.items:,} of the {others:,} others, with at most "
-            f"{percent(report.error)} of {whose} wrong."
+            f"{_error_of_labels(report)} wrong."
         )
-        # With a promise for most items, it is the promise that matters.
-        sentences.insert(1 if report.covered else 0, step)
     elif not report.covered and not report.per_class:
         advice = "Label more items and train, or allow a larger error."
         if report.judge:
             advice = "End the audit, and the campaign's own model learns from all answers."
-        sentences.insert(
-            0,
+        sentences.append(
             f"No number of random labels is likely to be enough: {report.labeller} makes too many "
-            f"mistakes. {advice}",
+            f"mistakes. {advice}"
         )
+    sentences.append(_describe_promise(report))
+    if report.covered:
+        # With a promise for most items, it is the promise that matters.
+        sentences.reverse()
 
     if not report.is_started and report.asked_draws:
         sentences.append(
@@ -133,34 +137,42 @@ def _describe(report: FinishReport) -> list[str]:
     return sentences
 
 
+def _error_of_labels(report: FinishReport) -> str:
+    """Return the share of labels that may be wrong, and of which labels."""
+    error = percent(report.error)
+    if report.labelled is None:
+        return f"{error} of its labels"
+    return f"{error} of all labels in the file"
+
+
 def describe_error(report: FinishReport) -> str:
     """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
     # Groups without items left have no labels of the model.
     promises = [promise for promise in report.promises if promise.items]
     counted = sum(promise.counted for promise in promises)
     limit = sum(promise.limit for promise in promises)
-    of_each = " of each class" if report.per_class else ""
+    n_by_people = counted - report.covered
+    at_most = f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of"
+    its_labels = "its labels"
+    if report.per_class:
+        its_labels = "its labels of each class"
 
     if report.labelled is not None:
         author = report.judge or "the model"
         return (
-            f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of "
-            f"{counted:,} labels in the file are wrong: {report.covered:,} labels of {author}, "
-            f"and {counted - report.covered:,} that people gave one by one, which count as right."
+            f"{at_most} {counted:,} labels in the file are wrong: {report.covered:,} labels of "
+            f"{author}, and {n_by_people:,} that people gave one by one, which count as right."
         )
     if counted == report.covered:
-        return (
-            f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
-            f"labels{of_each} are wrong."
-        )
+        return f"{at_most} {its_labels} are wrong."
 
     # More labels than the reserve: the promise is about a few items more than are left.
+    share = wrong_share(limit, report.covered)
     return (
-        f"With {percent(report.confidence)} confidence, at most {percent(report.error)} of its "
-        f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
-        f"have since labelled {counted - report.covered:,} of these items. If all wrong labels "
-        f"are among the {report.covered:,} that are still {report.labeller}'s own, "
-        f"up to {wrong_share(limit, report.covered)} of those are wrong."
+        f"{at_most} {its_labels} for {counted:,} items are wrong, which is {limit:,} labels. "
+        f"People have since labelled {n_by_people:,} of these items. If all wrong labels are "
+        f"among the {report.covered:,} that are still {report.labeller}'s own, up to {share} of "
+        f"those are wrong."
     )
 
 
@@ -172,15 +184,14 @@ def _describe_promise(report: FinishReport) -> str:
             f"{report.covered:,} of the {report.left:,} items that are left. "
             f"{describe_error(report)}"
         )
-    whose = "its labels" if report.labelled is None else "all labels in the file"
     if report.draws:
         return (
             f"{subject} cannot label the rest yet: {report.draws:,} random labels do not show "
-            f"that at most {percent(report.error)} of {whose} are wrong."
+            f"that at most {_error_of_labels(report)} are wrong."
         )
     return (
         f"{subject} cannot label the {report.left:,} items that are left yet: only random labels "
-        f"can show that at most {percent(report.error)} of {whose} are wrong."
+        f"can show that at most {_error_of_labels(report)} are wrong."
     )
 
 
@@ -208,8 +219,7 @@ def look_at_finish(
         rows = finish.rows_of(group, classes)
         left = len(rows) - int(state.is_settled[rows].sum())
         promises.append(_describe_group(group, rows, state, results, left))
-        plan = plan_labels(results, len(rows), left, finish.terms, group.level)
-        plans.append(plan)
+        plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
 
     drawn = np.arange(state.n_draws)
     is_right = ~state.is_wrong[drawn]
@@ -217,6 +227,12 @@ def look_at_finish(
         classes, finish.predicted, drawn, state.labels[drawn], state.labels_outside
     )
     share_items = len(finish.items) + len(state.labels_outside)
+    # Classes are drawn together, so that their plans cannot be added up.
+    plan = []
+    if len(plans) == 1:
+        plan = plans[0]
+    curve = _trace_coverage(finish, state, classes)
+    reliability = measure_reliability(finish.confidences[drawn], is_right)
     report = FinishReport(
         is_started=is_started,
         attempt=finish.number,
@@ -234,10 +250,9 @@ def look_at_finish(
         left=len(finish.items) - int(state.is_settled.sum()),
         covered=sum(promise.items for promise in promises),
         promises=tuple(promises),
-        # Classes are drawn together, so that their plans cannot be added up.
-        plan=tuple(plans[0]) if len(plans) == 1 else (),
-        curve=tuple(_trace_coverage(finish, state, classes)),
-        reliability=tuple(measure_reliability(finish.confidences[drawn], is_right)),
+        plan=tuple(plan),
+        curve=tuple(curve),
+        reliability=tuple(reliability),
         class_shares=tuple(shares),
         share_items=share_items,
         share_left_out=n_items - share_items,
@@ -456,7 +471,8 @@ def look(
             )
         report = look_at_finish(finish, snapshot, classes, n_items=n_items)
         certificate = newest_certificate(view)
-        report = replace(report, certificate=None if certificate is None else certificate.id)
+        if certificate is not None:
+            report = replace(report, certificate=certificate.id)
         if finish.model_version:
             return report
         return _complete(replace(report, judge=next(iter(view.settings.judges))))
@@ -486,12 +502,12 @@ def newest_certificate(view: Reading) -> Certificate | None:
 
 
 def _describe_terms(terms: PromiseTerms) -> str:
-    per_class = " per class" if terms.per_class else ""
-    in_file = "" if terms.labelled is None else " of all labels in the file"
-    return (
-        f"an error of {terms.error:.6g}{per_class}{in_file} and a confidence of "
-        f"{terms.confidence:.6g}"
-    )
+    error = f"an error of {terms.error:.6g}"
+    if terms.per_class:
+        error += " per class"
+    if terms.labelled is not None:
+        error += " of all labels in the file"
+    return f"{error} and a confidence of {terms.confidence:.6g}"
 
 
 def set_draws(

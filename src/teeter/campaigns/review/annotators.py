@@ -114,9 +114,10 @@ def cohen_kappa(first: Integers, second: Integers) -> AgreementScore | None:
     if chance >= 1:
         return None
 
-    n_agreeing = int((first == second).sum())
-    low, high = wilson_interval(n_agreeing / n_items, n_items)
-    value = _beyond_chance(n_agreeing / n_items, chance)
+    agrees = first == second
+    share = int(agrees.sum()) / n_items
+    low, high = wilson_interval(share, n_items)
+    value = _beyond_chance(share, chance)
     low = _beyond_chance(low, chance)
     high = _beyond_chance(high, chance)
 
@@ -177,11 +178,11 @@ def krippendorff_alpha(ratings: Integers) -> AgreementScore | None:
         one class.
     """
     counts = _class_counts(ratings)
-    n_classes_used = int((counts.sum(axis=0) > 0).sum())
-    if len(counts) < MIN_ITEMS or n_classes_used < 2:
+    class_counts = counts.sum(axis=0)
+    if len(counts) < MIN_ITEMS or np.count_nonzero(class_counts) < 2:
         return None
 
-    expected = float(_expected_disagreement(counts.sum(axis=0)))
+    expected = float(_expected_disagreement(class_counts))
 
     def alpha_of_share(share: float) -> float:
         """Return alpha if this share of the items agrees and class frequencies stay the same."""
@@ -285,8 +286,8 @@ def _with_interval(
     # Both arguments of a measure are sums over items, so one product per sample computes both.
     summands = np.concatenate([float_counts, pair_sums], axis=1)
     sums = np.concatenate([draws @ summands for draws in _bootstrap_draws(n_items)])
-    n_classes = counts.shape[1]
-    values = measure(sums[:, :n_classes], sums[:, n_classes:])
+    class_counts, pairs = np.split(sums, [counts.shape[1]], axis=1)
+    values = measure(class_counts, pairs)
 
     # Samples of a single class have no alpha.
     finite_values = values[np.isfinite(values)]
@@ -338,32 +339,39 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
     ratings[rows, columns] = given_classes
     # Items with one rating say nothing about agreement.
     is_rated = ratings >= 0
-    several = ratings[is_rated.sum(axis=1) > 1]
+    n_ratings = is_rated.sum(axis=1)
+    several = ratings[n_ratings > 1]
 
-    is_enough = len(several) >= MIN_REPORTED
     pairs = []
     for first, second in combinations(range(len(annotators)), 2):
         first_ratings = several[:, first]
         second_ratings = several[:, second]
-        both = (first_ratings >= 0) & (second_ratings >= 0)
-        if both.any():
-            pair = PairAgreement(
-                first=annotators[first],
-                second=annotators[second],
-                items=int(both.sum()),
-                kappa=None
-                if both.sum() < MIN_REPORTED
-                else cohen_kappa(first_ratings, second_ratings),
-            )
-            pairs.append(pair)
+        is_rated_by_both = (first_ratings >= 0) & (second_ratings >= 0)
+        n_items = int(is_rated_by_both.sum())
+        if n_items == 0:
+            continue
+        kappa = None
+        if n_items >= MIN_REPORTED:
+            kappa = cohen_kappa(first_ratings, second_ratings)
+        pair = PairAgreement(
+            first=annotators[first],
+            second=annotators[second],
+            items=n_items,
+            kappa=kappa,
+        )
+        pairs.append(pair)
 
+    observed = None
+    alpha = None
     alpha_by_class: list[AgreementScore | None] = [None] * len(classes)
-    if is_enough:
+    if len(several) >= MIN_REPORTED:
+        observed = observed_agreement(several)
+        alpha = krippendorff_alpha(several)
         alpha_by_class = krippendorff_alpha_by_class(several, len(classes))
     return Agreement(
         items=len(several),
-        observed=observed_agreement(several) if is_enough else None,
-        alpha=krippendorff_alpha(several) if is_enough else None,
+        observed=observed,
+        alpha=alpha,
         by_class=dict(zip(classes, alpha_by_class, strict=True)),
         pairs=tuple(pairs),
     )
@@ -377,10 +385,12 @@ def measure_agreement_on_sets(answers: Sequence[Answer], classes: Sequence[str])
 
     by_label = {}
     for name in classes:
-        marks = [
-            replace(answer, label=str(name in split_labels(str(answer.label)))) for answer in given
-        ]
-        by_label[name] = measure_agreement(marks, ["True", "False"]).alpha
+        marks = []
+        for answer in given:
+            has_label = name in split_labels(str(answer.label))
+            marks.append(replace(answer, label=str(has_label)))
+        on_label = measure_agreement(marks, ["True", "False"])
+        by_label[name] = on_label.alpha
     return replace(overall, by_class=by_label)
 
 
@@ -507,15 +517,21 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
         given = times_by_annotator.get(name, [])
         times = sorted(datetime.fromisoformat(time).timestamp() for time in given)
         seconds, per_hour = pace_of(times) or (None, None)
-        member = members.get(name)
+        if per_hour is not None:
+            per_hour = round(per_hour)
+        role = None
+        has_token = False
+        if name in members:
+            role = members[name].role
+            has_token = members[name].has_token
         stats.append(
             AnnotatorStats(
                 name=name,
-                role=None if member is None else member.role,
-                has_token=member is not None and member.has_token,
+                role=role,
+                has_token=has_token,
                 answers=live_counts[name],
                 seconds=seconds,
-                per_hour=None if per_hour is None else round(per_hour),
+                per_hour=per_hour,
                 open=open_items.get(name, 0),
                 **accuracies.get(name, {}),
             )

@@ -108,9 +108,10 @@ def _majority_set(sets: Sequence[str], classes: Sequence[str]) -> ConsensusLabel
     names = []
     confidence = 1.0
     for name in classes:
-        share = sum(name in labels for labels in given) / len(given)
-        has_label = name in given[-1] if share == 0.5 else share > 0.5
-        if has_label:
+        n_for = sum(name in labels for labels in given)
+        share = n_for / len(given)
+        is_tied_and_last = share == 0.5 and name in given[-1]
+        if share > 0.5 or is_tied_and_last:
             names.append(name)
         confidence = min(confidence, max(share, 1 - share))
     return ConsensusLabel(join_labels(names), confidence, ConsensusMethod.MAJORITY.value)
@@ -257,11 +258,12 @@ def find_disagreements(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
             by_annotator = by_item.setdefault(answer.item, {})
             by_annotator[answer.annotator] = answer.label or answer.kind
 
-    return {
-        item: by_annotator
-        for item, by_annotator in by_item.items()
-        if len(set(by_annotator.values())) > 1
-    }
+    disagreements = {}
+    for item, by_annotator in by_item.items():
+        different = set(by_annotator.values())
+        if len(different) > 1:
+            disagreements[item] = by_annotator
+    return disagreements
 
 
 @dataclass(frozen=True)
@@ -293,9 +295,14 @@ class CampaignSnapshot:
 
         Labels that came with the items are not among them.
         """
-        labelled = {answer.item for answer in answers_of_people(self.answers) if _is_single(answer)}
-        decided = {item for item, decision in self.decisions.items() if decision.label is not None}
-        return ((labelled | decided) & self.consensus.keys()) - self.left_out
+        items = set()
+        for answer in answers_of_people(self.answers):
+            if answer.kind == AnswerKind.LABEL and answer.origin.is_blind:
+                items.add(answer.item)
+        for item, decision in self.decisions.items():
+            if decision.label is not None:
+                items.add(item)
+        return (items & self.consensus.keys()) - self.left_out
 
     def labelled_classes(self) -> set[str]:
         """Return the classes of the items that have a label and belong in the campaign."""
@@ -329,10 +336,6 @@ class CampaignSnapshot:
         if item in self.left_out or item not in self.consensus:
             return 0.0
         return self.consensus[item].confidence
-
-
-def _is_single(answer: Answer) -> bool:
-    return answer.kind == AnswerKind.LABEL and answer.origin.is_blind
 
 
 def _without(values: Mapping[str, Value], items: Container[str]) -> dict[str, Value]:
@@ -383,9 +386,12 @@ def _answered_in_view(answers: Iterable[Answer]) -> set[str]:
     in_view: set[str] = set()
     blind: set[str] = set()
     for answer in answers:
-        if answer.kind != AnswerKind.SKIP:
-            items = blind if answer.origin.is_blind else in_view
-            items.add(answer.item)
+        if answer.kind == AnswerKind.SKIP:
+            continue
+        if answer.origin.is_blind:
+            blind.add(answer.item)
+        else:
+            in_view.add(answer.item)
     return in_view - blind
 
 
@@ -401,12 +407,13 @@ def _without_overruled(answers: Sequence[Answer], view: Reading) -> list[Answer]
     alone = {answer.item for answer in labels if answer.origin.is_single}
     blind = {answer.item for answer in labels if answer.origin.is_blind}
     blind &= view.picks.measuring_items()
-    return [
-        answer
-        for answer in answers
-        if (answer.origin.is_single or answer.item not in alone)
-        and (answer.origin.is_blind or answer.item not in blind)
-    ]
+    counted = []
+    for answer in answers:
+        looked_at_alone = answer.item in alone and not answer.origin.is_single
+        answered_blind = answer.item in blind and not answer.origin.is_blind
+        if not looked_at_alone and not answered_blind:
+            counted.append(answer)
+    return counted
 
 
 _CHECKED = 20

@@ -67,12 +67,15 @@ class Review(Part):
             labels = snapshot.labels
 
             for item, by_annotator in shown:
+                label = None
+                # A flag by one annotator leaves an item out until a reviewer decides.
+                if item not in snapshot.left_out:
+                    label = labels.get(item)
                 disagreement = Disagreement(
                     item=item,
                     content=read_content(view, rows[item]),
                     answers=dict(sorted(by_annotator.items())),
-                    # A flag by one annotator leaves an item out until a reviewer decides.
-                    label=None if item in snapshot.left_out else labels.get(item),
+                    label=label,
                     confidence=snapshot.confidence(item),
                 )
                 listed.append(disagreement)
@@ -93,7 +96,9 @@ class Review(Part):
 
         state = self._campaign.load_state()
         with self._campaign.reading() as view:
-            confirmed = {} if again else view.answers.confirmed_labels()
+            confirmed = {}
+            if not again:
+                confirmed = view.answers.confirmed_labels()
             labels = self.snapshot(view).labels
         settled = {item for item, label in labels.items() if label == confirmed.get(item)}
         unlikely = find_suspects(
@@ -211,16 +216,17 @@ class Review(Part):
         items = view.encodings.encoded_items()
         audit_set = view.items.audit_set()
         control = view.picks.random_items() - snapshot.left_out
-        audited = [
-            (labels[item], int(predicted))
-            for item, predicted in zip(items, arrays["predicted"], strict=False)
-            if item in audit_set and item in labels and item not in snapshot.left_out
-        ]
-        measured = [
-            (labels[items[place]], int(predicted))
-            for place, predicted in zip(arrays["places"], arrays["unseen"], strict=True)
-            if items[place] in control and items[place] in labels
-        ]
+        audited = []
+        for item, predicted in zip(items, arrays["predicted"].tolist(), strict=False):
+            if item in audit_set and item in labels and item not in snapshot.left_out:
+                pair = (labels[item], predicted)
+                audited.append(pair)
+        measured = []
+        for place, predicted in zip(arrays["places"], arrays["unseen"].tolist(), strict=True):
+            item = items[place]
+            if item in control and item in labels:
+                pair = (labels[item], predicted)
+                measured.append(pair)
         # The larger set, as in ``estimate_model_accuracy``. No model is trained on the audit set.
         n_judged = len(arrays["places"])
         share_judged = min(1.0, len(measured) / n_judged)
@@ -232,11 +238,10 @@ class Review(Part):
         counts = Counter(measured)
         rows = []
         for label in classes:
-            predicted = {name: counts[label, k] for k, name in enumerate(classes)}
-            by_count = sorted(predicted.items(), key=lambda entry: -entry[1])
-            accuracy = estimate_accuracy(
-                predicted[label], sum(predicted.values()), share_judged=share_judged
-            )
+            taken_for = {name: counts[label, k] for k, name in enumerate(classes)}
+            by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
+            total = sum(taken_for.values())
+            accuracy = estimate_accuracy(taken_for[label], total, share_judged=share_judged)
             shown = {name: count for name, count in by_count if count}
             rows.append(ClassAccuracy(label, shown, accuracy))
         if not measured:
