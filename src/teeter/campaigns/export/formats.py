@@ -300,9 +300,13 @@ def _sheet_value(cell: Any, column_type: ColumnType) -> Any:
             moment = datetime.fromisoformat(text)
         is_exact = moment.tzinfo is None and not moment.microsecond
         if is_exact and (moment.year, moment.month) >= _FIRST_SHEET_MONTH:
-            value = moment.date() if column_type is ColumnType.DATE else moment
+            value = moment
+            if column_type is ColumnType.DATE:
+                value = moment.date()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return value if format_sheet_cell(value) == text else text
+        if format_sheet_cell(value) == text:
+            return value
+        return text
     # Excel shows 15 digits. What a text says must be written as it is; a number, be the same one.
     if not math.isfinite(value):
         return text
@@ -334,7 +338,9 @@ def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) 
 
 def _list_labels(said: str) -> Any:
     """Return what an annotator said of an item with several labels: a list, or the kind."""
-    return said if said in set(AnswerKind) else split_labels(said)
+    if said in set(AnswerKind):
+        return said
+    return split_labels(said)
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -367,7 +373,9 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
         # A missing label would be a class of its own for most trainers, hence two splits.
         if row.left_out:
             return None
-        return splits.index("unlabelled" if row.final_label is None else "train")
+        if row.final_label is None:
+            return splits.index("unlabelled")
+        return splits.index("train")
 
     path.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -393,8 +401,10 @@ def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
         for row in rows:
             if row.label is None and not row.left_out:
                 continue
-            # Prodigy rejects an example, where a campaign flags an item.
-            answer = "reject" if row.left_out else "accept"
+            answer = "accept"
+            if row.left_out:
+                # Prodigy rejects an example, where a campaign flags an item.
+                answer = "reject"
             meta = {"id": row.id}
             labels: dict[str, Any] = {"label": row.label}
             if columns.labels:
@@ -414,7 +424,9 @@ def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
 
 def _choices(label: str, columns: ExportColumns) -> list[str]:
     """Return all labels of an item as a list, also if it can have one only."""
-    return split_labels(label) if columns.labels else [label]
+    if columns.labels:
+        return split_labels(label)
+    return [label]
 
 
 def _write_doccano(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:

@@ -192,7 +192,9 @@ def _metadata_line(row: ExportRow, columns: ExportColumns, target: str) -> dict[
         written_name = name
         if name == "image" or name in fields or name.endswith(_FILE_NAME_ENDINGS):
             written_name = rename_imported(name, {*names, *fields})
-        line[written_name] = format_cell(cell) if name in mixed else cell
+        line[written_name] = cell
+        if name in mixed:
+            line[written_name] = format_cell(cell)
     return dict(replace_surrogates(line))
 
 

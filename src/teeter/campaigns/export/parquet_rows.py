@@ -74,7 +74,8 @@ def write_parquet(
     Raises:
         MissingExtraError: If pyarrow is not installed.
     """
-    rows = list(rows) if isinstance(rows, Iterator) else rows
+    if isinstance(rows, Iterator):
+        rows = list(rows)
     arrow_columns = ArrowColumns(columns)
 
     def write_rows() -> bool:
@@ -165,8 +166,10 @@ class ArrowColumns:
             value = typed_value(cell, types[position])
             if not fits_type(value, self._types[name]):
                 # Times are stored as texts already. As JSON they would have quotes.
-                is_time = self._types[name] in (ColumnType.DATE, ColumnType.TIMESTAMP)
-                self._types[name] = ColumnType.TEXT if is_time else ColumnType.JSON
+                if self._types[name] in (ColumnType.DATE, ColumnType.TIMESTAMP):
+                    self._types[name] = ColumnType.TEXT
+                else:
+                    self._types[name] = ColumnType.JSON
                 fits = False
 
         for position, name in self._required:
@@ -328,7 +331,9 @@ class ParquetRows:
         self._rows.append(row)
         self._row_count += 1
 
-        cells = [] if row.row is None else row.row.cells
+        cells = []
+        if row.row is not None:
+            cells = row.row.cells
         for cell in (row.content, *cells):
             if isinstance(cell, str):
                 self._characters += len(cell)

@@ -26,6 +26,7 @@ from teeter.campaigns.records import (
     ConsensusLabel,
     ItemKind,
     LabelSource,
+    TableColumn,
     split_labels,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
@@ -152,15 +153,14 @@ class ExportColumns:
         self.id_position = self._find_common([table.id_column for table in tables])
         """The position of the imported column that holds the ids of all items, if there is one."""
         text_position = self._find_common([table.text_column for table in tables])
+        # Texts without a row fit into no other type.
+        if text_position is not None and self.imported[text_position].type is not ColumnType.TEXT:
+            text_position = None
+        self._filled: list[tuple[int, str]] = []
+        if self.id_position is not None:
+            self._filled.append((self.id_position, "id"))
         if text_position is not None:
-            # Texts without a row fit into no other type.
-            is_text = self.imported[text_position].type is ColumnType.TEXT
-            text_position = text_position if is_text else None
-        self._filled = [
-            (position, attribute)
-            for position, attribute in ((self.id_position, "id"), (text_position, "content"))
-            if position is not None
-        ]
+            self._filled.append((text_position, "content"))
 
         left_out = set()
         if self.id_position is not None or not has_ids:
@@ -171,9 +171,12 @@ class ExportColumns:
         self.name_of: dict[str, str] = {}
         """The name under which each added column is written."""
         for column in added:
-            if column not in left_out:
-                name = content if column == "text" and content is not None else column
-                self.name_of[column] = rename_added(name, self._imported_names)
+            if column in left_out:
+                continue
+            name = column
+            if column == "text" and content is not None:
+                name = content
+            self.name_of[column] = rename_added(name, self._imported_names)
 
         self.mark_names: list[str] = []
         """A column for each label, in files whose cells cannot hold several of them."""
@@ -191,13 +194,13 @@ class ExportColumns:
         Args:
             columns: The column that each table names, or None.
         """
-        named = set(columns) - {None}
-        name = named.pop() if len(named) == 1 else None
+        named = {column for column in columns if column is not None}
+        if len(named) != 1:
+            return None
+        name = named.pop()
         for table, column in zip(self.tables, columns, strict=True):
             if name in table.names and column != name:
                 return None
-        if name is None:
-            return None
         return self._imported_names.index(name)
 
     def marks(self, row: ExportRow) -> list[int | None]:
@@ -233,7 +236,9 @@ class ExportColumns:
 
     def types(self, row: StoredRow | None) -> list[ColumnType]:
         """Return what the cells of a row stand for in its own table, in the same order."""
-        table = None if row is None else row.table
+        table = None
+        if row is not None:
+            table = row.table
         _, types = self._layout(table)
         return types
 
@@ -246,7 +251,9 @@ class ExportColumns:
         with exactly the columns of the export.
         """
         if table not in self._layouts:
-            own_columns = () if table is None else table.columns
+            own_columns: Sequence[TableColumn] = ()
+            if table is not None:
+                own_columns = table.columns
             place_of = {column.name: place for place, column in enumerate(own_columns)}
             positions = [place_of.get(column.name) for column in self.imported]
             types = []
@@ -255,8 +262,9 @@ class ExportColumns:
                 if place is not None:
                     column_type = own_columns[place].type
                 types.append(column_type)
-            is_same = positions == list(range(len(own_columns)))
-            self._layouts[table] = (None if is_same else positions, types)
+            self._layouts[table] = (positions, types)
+            if positions == list(range(len(own_columns))):
+                self._layouts[table] = (None, types)
         return self._layouts[table]
 
     def text_cells(self, row: ExportRow) -> list[str]:
@@ -429,7 +437,9 @@ class ExportRows:
         decision = self._snapshot.decisions.get(item_id)
         predicted, probability = self._predictions.get(item_id, (None, None))
         answers = self._answers.get(item_id, [])
-        label = None if consensus is None else consensus.label
+        label = None
+        if consensus is not None:
+            label = consensus.label
         certified = self._certified.get(item_id)
 
         final_label = label
@@ -446,7 +456,9 @@ class ExportRows:
             when = decision.at
         elif label is not None:
             given = [answer for answer in answers if answer.label is not None]
-            source = LabelSource.PERSON if len(given) == 1 else LabelSource.CONSENSUS
+            source = LabelSource.CONSENSUS
+            if len(given) == 1:
+                source = LabelSource.PERSON
             agreeing = [answer for answer in given if answer.label == label]
             if all(answer.origin is AnswerOrigin.COPY for answer in agreeing):
                 source = LabelSource.COPY
@@ -464,6 +476,15 @@ class ExportRows:
         file = None
         if self._folder is not None and content is not None:
             file = self._folder / content
+        # Six digits are more than a prediction is worth, and keep exports comparable by diff.
+        if probability is not None:
+            probability = round(probability, 6)
+        agreement = None
+        if consensus is not None:
+            agreement = round(consensus.confidence, 6)
+        decided_by = None
+        if decision is not None:
+            decided_by = decision.reviewer
 
         return ExportRow(
             id=exported_id,
@@ -472,11 +493,10 @@ class ExportRows:
             label=label,
             annotators=len(answers),
             predicted=predicted,
-            # Six digits are more than a prediction is worth, and keep exports comparable by diff.
-            confidence=None if probability is None else round(probability, 6),
+            confidence=probability,
             left_out=item_id in self._snapshot.left_out,
-            agreement=None if consensus is None else round(consensus.confidence, 6),
-            decided_by=None if decision is None else decision.reviewer,
+            agreement=agreement,
+            decided_by=decided_by,
             answers={answer.annotator: answer.label or answer.kind for answer in answers},
             item=item_id,
             file=file,

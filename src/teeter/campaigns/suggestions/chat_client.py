@@ -136,11 +136,13 @@ def _describe_class(name: str, description: ClassDescription | None) -> str:
     line = f"- {json.dumps(name, ensure_ascii=False)}"
     # Quoted as the reply must name it; the words say what it means.
     words = readable_name(name)
-    if description is None or not description.description:
-        line += "" if words == name else f" ({words})"
-    else:
+    if description is None:
+        description = ClassDescription("")
+    if description.description:
         line += f": {description.description}"
-    for example in () if description is None else description.examples:
+    elif words != name:
+        line += f" ({words})"
+    for example in description.examples:
         line += f"\n  Example: {json.dumps(example, ensure_ascii=False)}"
     return line
 

@@ -112,10 +112,10 @@ def _read_image(path: str, folder: Path | None) -> tuple[str, bytes]:
     content = file.read_bytes()
 
     # Paths in a campaign have forward slashes on every operating system.
+    posix_path = PurePosixPath(path)
     if file.suffix.lower() in ACCEPTED_IMAGE_SUFFIXES:
-        return PurePosixPath(path).name, content
-    name = f"{PurePosixPath(path).stem}.png"
-    return name, _convert_to_png(content, path)
+        return posix_path.name, content
+    return f"{posix_path.stem}.png", _convert_to_png(content, path)
 
 
 def _convert_to_png(content: bytes, path: str) -> bytes:
@@ -225,17 +225,18 @@ class TaskPusher:
         contents = self._task_contents(project_id, item_ids)
         missing_answers = self._count_missing_answers(item_ids)
         suggestions = self._find_suggestions(picks)
-        new_tasks = [
-            NewTask(
-                item_id=pick.item,
-                content=contents[pick.item],
+        new_tasks = []
+        for pick, score in scored_picks:
+            item = pick.item
+            task = NewTask(
+                item_id=item,
+                content=contents[item],
                 rank=pick.rank,
                 score=score,
-                overlap=missing_answers[pick.item],
-                suggestion=suggestions.get(pick.item),
+                overlap=missing_answers[item],
+                suggestion=suggestions.get(item),
             )
-            for pick, score in scored_picks
-        ]
+            new_tasks.append(task)
         # The size of the request, apart from a few separators.
         sizes = [len(json.dumps(task.to_json())) for task in new_tasks]
 
@@ -322,7 +323,8 @@ class TaskPusher:
 
         # Old campaigns may hold a NUL, which campaigns refuse today. PostgreSQL, which Label Studio
         # may use, cannot store it.
-        return {
-            item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
-            for item_id, text in stored.items()
-        }
+        contents = {}
+        for item_id, text in stored.items():
+            sendable = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            contents[item_id] = {"text": sendable}
+        return contents
