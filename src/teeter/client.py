@@ -580,7 +580,8 @@ class RemotePeople(_Remote):
 
     def add(self, name: str, role: str = Role.ANNOTATOR) -> str:
         """Add a member, and return their token. The first one must be you, as an owner."""
-        return self._send(dict[str, str], "/people", {"name": name, "role": role})["token"]
+        added = self._send(dict[str, str], "/people", {"name": name, "role": role})
+        return added["token"]
 
     def new_token(self, name: str) -> str:
         """Replace a member's token, and return the new one. The old one no longer works."""
@@ -663,7 +664,8 @@ class RemoteSuggestions(_Remote):
                 raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         else:
             name = "predictions.jsonl"
-            content = "".join(f"{_dump_json(row)}\n" for row in predictions).encode()
+            lines = [f"{_dump_json(row)}\n" for row in predictions]
+            content = "".join(lines).encode()
 
         stored = self._server.request(
             "POST",
@@ -768,7 +770,9 @@ class _Server:
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
         elif method != "GET":
-            self._csrf = self._csrf or json.loads(self.request("GET", "/session"))["csrf"]
+            if not self._csrf:
+                session = json.loads(self.request("GET", "/session"))
+                self._csrf = session["csrf"]
             headers["x-csrf-token"] = str(self._csrf)
 
         def send_once() -> bytes:
@@ -893,7 +897,9 @@ def _split_items(items: Iterable[RecordT]) -> Iterator[list[RecordT]]:
 
 
 def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
-    return asdict(ClassDescription(given) if isinstance(given, str) else given)
+    if isinstance(given, str):
+        given = ClassDescription(given)
+    return asdict(given)
 
 
 def _label_as_json(label: str | Collection[str] | None) -> str | list[str] | None:

@@ -196,8 +196,10 @@ def send_request(
             host = str(parts.hostname)
             if ":" in host:
                 host = f"[{host}]"
+            if parts.port is not None:
+                host = f"{host}:{parts.port}"
             default_headers = {
-                "host": host if parts.port is None else f"{host}:{parts.port}",
+                "host": host,
                 "user-agent": f"teeter/{__version__}",
                 "accept-encoding": "identity",
                 "connection": "close",

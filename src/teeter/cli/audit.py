@@ -144,9 +144,14 @@ def audit(
 def _report(file: str, *, end: bool, html: Path | None, as_json: bool) -> None:
     """Print the report of an audit."""
     with open_campaign(file) as opened:
-        report = opened.judges.end() if end else opened.judges.report()
+        if end:
+            report = opened.judges.end()
+        else:
+            report = opened.judges.report()
         goal = opened.finish.goal()
-        page = "" if html is None else opened.judges.page()
+        page = ""
+        if html is not None:
+            page = opened.judges.page()
 
     if html is not None:
         with atomic_text_file(html) as stream:

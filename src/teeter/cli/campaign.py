@@ -39,7 +39,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
-    from teeter.campaigns.records import EncodingResult, ImportResult
+    from teeter.campaigns.records import Disagreement, EncodingResult, ImportResult, SuspectLabel
 
 
 # Classes that are listed with their counts unless all are asked for.
@@ -352,7 +352,9 @@ def add(
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = opened.image_folder
         # Who runs the command owns the credentials of this machine.
-        fetcher = None if folder is None else ImageFetcher(folder, allow_stores=True)
+        fetcher = None
+        if folder is not None:
+            fetcher = ImageFetcher(folder, allow_stores=True)
         notes: list[str] = []
         with progress("Encoding") as show_progress:
             contents = read_items(
@@ -491,7 +493,9 @@ def classes(
             )
         renamed[old] = new
 
-    descriptions = None if describe is None else read_descriptions(describe)
+    descriptions = None
+    if describe is not None:
+        descriptions = read_descriptions(describe)
 
     with open_campaign(file) as opened:
         for old, new in renamed.items():
@@ -513,9 +517,12 @@ def classes(
         return
 
     for name in class_names:
-        description = described.get(name)
-        echo_wrapped(name if description is None else f"{name}: {description.description}")
-        for example in () if description is None else description.examples:
+        if name not in described:
+            echo_wrapped(name)
+            continue
+        description = described[name]
+        echo_wrapped(f"{name}: {description.description}")
+        for example in description.examples:
             echo_wrapped(f"  {example}")
     typer.echo(f"{len(described)} of {len(class_names)} classes are described.")
     echo_wrapped(note)
@@ -628,19 +635,21 @@ def review(
     )
 
     with open_campaign(file) as opened:
+        suspects: list[SuspectLabel] = []
+        disagreements: list[Disagreement] = []
+        permission = "answer"
         with spinner("Reading"):
-            suspects = opened.review.suspects(n) if what is Reviewed.SUSPECTS else []
-            # Read once: a decision that another reviewer makes meanwhile is overridden.
-            disagreements = (
-                opened.review.disagreements(n).disagreements
-                if what is Reviewed.DISAGREEMENTS
-                else []
-            )
+            if what is Reviewed.SUSPECTS:
+                suspects = opened.review.suspects(n)
+            else:
+                # Read once: a decision that another reviewer makes meanwhile is overridden.
+                disagreements = opened.review.disagreements(n).disagreements
+                permission = "decide"
         if as_json:
             echo_json(suspects or disagreements)
             return
 
-        require_member(opened, annotator, "answer" if what is Reviewed.SUSPECTS else "decide")
+        require_member(opened, annotator, permission)
         settings = opened.settings
         keyboard = make_keyboard(opened.classes.names(), settings.keys, several=settings.several)
         print_legend(keyboard)
@@ -711,12 +720,17 @@ def status(
     if f1 is not None:
         echo_wrapped(f1)
         for score in summary.by_label:
-            shown = "does not occur" if score.f1 is None else f"F1 {score.f1:.0%}"
+            shown = "does not occur"
+            if score.f1 is not None:
+                shown = f"F1 {score.f1:.0%}"
             counts_of_label = f"{score.actual:,} have it, {score.predicted:,} are predicted to"
             echo_wrapped(
                 f"  {score.label}: {shown}; {counts_of_label}, {score.hits:,} of them both"
             )
-    for sentence in summary.advice if goal is None else goal.sentences:
+    advice: Sequence[str] = summary.advice
+    if goal is not None:
+        advice = goal.sentences
+    for sentence in advice:
         echo_wrapped(sentence)
 
 
@@ -956,8 +970,13 @@ def create_campaign(
     from teeter.campaigns.classes import is_class_file, read_descriptions
 
     names: list[str] | Path | None = None
-    if classes is not None:
-        names = Path(classes) if is_class_file(classes) else split_names(classes)
+    if classes is not None and is_class_file(classes):
+        names = Path(classes)
+    elif classes is not None:
+        names = split_names(classes)
+    descriptions = None
+    if describe is not None:
+        descriptions = read_descriptions(describe)
 
     with progress("Encoding") as show_progress:
         campaign = Campaign.make(
@@ -966,7 +985,7 @@ def create_campaign(
             at=location,
             settings=settings,
             columns=columns,
-            descriptions=None if describe is None else read_descriptions(describe),
+            descriptions=descriptions,
             encode_now=encode_now,
             progress=show_progress,
         )

@@ -329,10 +329,12 @@ def finish(
       teeter campaign finish reviews.teeter --error 5% --start
       teeter campaign finish reviews.teeter --certificate promise.html
     """
-    error_share = None if error is None else parse_share(error, "--error")
-    confidence_share = None if confidence is None else parse_share(confidence, "--confidence")
-    labelled_share = None if labelled is None else parse_share(labelled, "--labelled")
-    has_terms = per_class or not (error is confidence is labelled is None)
+    given = {"--error": error, "--confidence": confidence, "--labelled": labelled}
+    shares = {}
+    for option, text in given.items():
+        if text is not None:
+            shares[option] = parse_share(text, option)
+    has_terms = per_class or bool(shares)
     if start and certificate is not None:
         raise InputError(
             "--start and --certificate cannot be combined: start, answer the random items, then "
@@ -355,13 +357,16 @@ def finish(
         if start or ask is not None or certificate is not None:
             require_member(opened, annotator, "manage")
 
-        with spinner("Training" if start else "Reading"):
+        activity = "Reading"
+        if start:
+            activity = "Training"
+        with spinner(activity):
             if start:
                 report = opened.finish.start(
-                    0.05 if error_share is None else error_share,
-                    0.95 if confidence_share is None else confidence_share,
+                    shares.get("--error", 0.05),
+                    shares.get("--confidence", 0.95),
                     per_class=per_class,
-                    labelled=labelled_share,
+                    labelled=shares.get("--labelled"),
                     draws=ask,
                     who=annotator,
                 )
@@ -369,7 +374,10 @@ def finish(
                 report = opened.finish.draw(ask, who=annotator)
             else:
                 report = opened.finish.look(
-                    error_share, confidence_share, per_class or None, labelled_share
+                    shares.get("--error"),
+                    shares.get("--confidence"),
+                    per_class or None,
+                    shares.get("--labelled"),
                 )
             issued = None
             if certificate is not None:
@@ -378,8 +386,11 @@ def finish(
     if issued is not None and certificate is not None:
         _write_certificate(issued.content, certificate)
 
+    if as_json and issued is not None:
+        echo_json(issued.content)
+        return
     if as_json:
-        echo_json(report if issued is None else issued.content)
+        echo_json(report)
         return
 
     _print_report(report)
@@ -407,7 +418,9 @@ def _repeat_terms(
         options += f" --confidence {shlex.quote(confidence)}"
     if labelled is not None:
         options += f" --labelled {shlex.quote(labelled)}"
-    return options + (" --per-class" if per_class else "")
+    if per_class:
+        options += " --per-class"
+    return options
 
 
 def parse_share(text: str, option: str, *, may_be_all: bool = False) -> float:
@@ -473,17 +486,18 @@ def _print_report(report: FinishReport) -> None:
     if report.plan:
         typer.echo("")
         more = "more random labels" if report.draws else "random labels"
-        rows = [
-            [f"{step.labels:,}", f"{step.items:,}", f"{step.coverage:.0%}"] for step in report.plan
-        ]
+        rows = []
+        for step in report.plan:
+            share = f"{step.coverage:.0%}"
+            rows.append([f"{step.labels:,}", f"{step.items:,}", share])
         print_table([more, "items the model could label", "share"], rows)
 
     if report.class_shares:
         typer.echo("")
-        rows = [
-            [share.label, f"{share.share:.1%}", f"{share.low:.1%} to {share.high:.1%}"]
-            for share in report.class_shares
-        ]
+        rows = []
+        for class_share in report.class_shares:
+            interval = f"{class_share.low:.1%} to {class_share.high:.1%}"
+            rows.append([class_share.label, f"{class_share.share:.1%}", interval])
         print_table(["class", "share of items", "95% interval"], rows)
         echo_wrapped(report.shares_note)
 

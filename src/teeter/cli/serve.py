@@ -494,12 +494,13 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
                 f"its names as they are, or open it with teeter serve {shlex.quote(file)}."
             )
     if missing:
+        quoted = shlex.quote(file)
         raise InputError(
             f"{file} already exists and has the classes {list_some(names, 10)}, but not "
             f"{list_some(missing, 10)}: add or rename a class with teeter campaign classes "
-            f"{shlex.quote(file)} --add {shlex.quote(missing[0])} (or --rename OLD=NEW), open it "
-            f"with teeter serve {shlex.quote(file)}, or create another campaign with teeter "
-            f"campaign new {shlex.quote(str(items))} --classes NAMES --file FILE."
+            f"{quoted} --add {shlex.quote(missing[0])} (or --rename OLD=NEW), open it with teeter "
+            f"serve {quoted}, or create another campaign with teeter campaign new "
+            f"{shlex.quote(str(items))} --classes NAMES --file FILE."
         )
     return current_names
 

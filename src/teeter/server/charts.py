@@ -169,8 +169,9 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
         return None
 
     # Most models are sure of most items, so the lower half is drawn only if something is in it.
-    lowest_value = min(bins[0].confidence, *[bin.low for bin in bins])
-    lowest = 0.5 if lowest_value >= 0.5 else 0.0
+    lowest = 0.5
+    if min(bins[0].confidence, *[bin.low for bin in bins]) < 0.5:
+        lowest = 0.0
     shares = [lowest + (1 - lowest) * k / 4 for k in range(5)]
 
     # The last tick is centred below the end of the axis and needs room on its right.

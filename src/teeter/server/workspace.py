@@ -377,7 +377,9 @@ class Workspace:
 
         news = self.redact_paths(status.describe())
         goal = campaign.finish.goal()
-        return news if goal is None else f"{goal.sentences[0]} {news}"
+        if goal is None:
+            return news
+        return f"{goal.sentences[0]} {news}"
 
     def describe_campaign(
         self, slug: str, campaign: Campaign, permissions: Collection[Permission]

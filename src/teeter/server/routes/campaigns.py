@@ -152,7 +152,8 @@ def find_visible_campaigns(request: Request) -> tuple[list[ServedCampaign], dict
     if errors and not campaigns:
         raise next(iter(errors.values()))
 
-    return campaigns, {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
+    problems = {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
+    return campaigns, problems
 
 
 @page_router.get("/")
@@ -252,7 +253,9 @@ def preview_upload(
 
 
 def _name_sheet(path: Path, sheet: str) -> Path:
-    return Path(f"{path}#{sheet}") if sheet else path
+    if sheet:
+        return Path(f"{path}#{sheet}")
+    return path
 
 
 @router.post("/campaigns", status_code=202)
@@ -321,9 +324,12 @@ def create_campaign(
     settings.require_strategy()
 
     # Browsers send an empty file if none was chosen.
-    new_file = file if file is not None and file.filename else None
+    new_file = None
+    content = upload or folder
+    if file is not None and file.filename:
+        new_file = file
+        content = upload_digest(new_file)
     columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
-    content = upload or folder if new_file is None else upload_digest(new_file)
     asked = (current_user(request), content, sheet, class_names, settings, columns)
     creation = workspace.find_creation(name, asked)
     if creation is not None:

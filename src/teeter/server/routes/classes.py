@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -107,10 +107,11 @@ def change_class(campaign: CampaignToManage, user: User, body: ClassChangeIn) ->
     description = None
     if body.description is not None or body.examples is not None:
         before = campaign.classes.descriptions().get(body.name, ClassDescription(""))
-        description = ClassDescription(
-            before.description if body.description is None else body.description,
-            before.examples if body.examples is None else tuple(body.examples),
-        )
+        description = before
+        if body.description is not None:
+            description = replace(description, description=body.description)
+        if body.examples is not None:
+            description = replace(description, examples=tuple(body.examples))
 
     # A form sends the name, too, if only the description changes.
     if body.new_name is not None and body.new_name != body.name:
@@ -165,6 +166,11 @@ def show_classes(request: Request, slug: str) -> Response:
     suggester = get_workspace(request).suggester
     campaign = page.campaign
     status = campaign.status()
+    problem = None
+    is_asking = False
+    if suggester is not None:
+        problem = suggester.problem(campaign.location)
+        is_asking = suggester.is_busy(campaign.location)
     return page.render(
         "classes.html",
         counts=status.by_class,
@@ -172,8 +178,8 @@ def show_classes(request: Request, slug: str) -> Response:
         uses_names=campaign.settings.names,
         unused_names=explain_unused_names(campaign.settings, status.encoder),
         suggester=suggester,
-        problem=None if suggester is None else suggester.problem(campaign.location),
-        is_asking=suggester is not None and suggester.is_busy(campaign.location),
+        problem=problem,
+        is_asking=is_asking,
     )
 
 

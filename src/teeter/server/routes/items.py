@@ -202,8 +202,10 @@ SimilaritiesIn = Annotated[Similarities | None, Depends(_compare_items)]
 @page_router.get("/c/{slug}/items")
 def redirect_to_find(request: Request, slug: str) -> Response:
     """Send bookmarks of the table of items to the page that took its place."""
-    query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"/c/{slug}/find{query}")
+    url = f"/c/{slug}/find"
+    if request.url.query:
+        url += f"?{request.url.query}"
+    return RedirectResponse(url)
 
 
 @page_router.get("/c/{slug}/find")
@@ -241,17 +243,20 @@ def show_find(
 
 def _query_string(query: ItemQuery, offset: int = 0, *, is_page: bool = True) -> str:
     """Return a query as the parameters of the page, or of REST without the place of the page."""
-    fields: list[tuple[str, str]] = [
+    fields: list[tuple[str, str | None]] = [
         ("search", query.search),
         ("meaning", query.meaning),
-        ("like", query.like or ""),
-        ("label", query.label or ""),
-        ("predicted", query.predicted or ""),
-        ("differs", "true" if query.differs else ""),
-        ("state", "" if query.state is ItemFilter.ALL else query.state),
-        ("sort", query.sort or ""),
-        ("descending", "true" if query.descending else ""),
+        ("like", query.like),
+        ("label", query.label),
+        ("predicted", query.predicted),
     ]
+    if query.differs:
+        fields.append(("differs", "true"))
+    if query.state is not ItemFilter.ALL:
+        fields.append(("state", query.state))
+    fields.append(("sort", query.sort))
+    if query.descending:
+        fields.append(("descending", "true"))
     for column, value in query.columns:
         fields += [("column", column), ("value", value)]
     if is_page and offset:

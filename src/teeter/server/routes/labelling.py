@@ -164,11 +164,14 @@ def list_questions(
         workspace.trainer.ensure_questions(campaign.location, user)
 
     is_finished = not questions and user in status.finished_annotators
+    held_by_others = 0
+    if is_finished:
+        held_by_others = count_held_by_others(campaign, user)
     counts = campaign.items.count()
     return QuestionPage(
         questions=questions,
         finished=is_finished,
-        held_by_others=count_held_by_others(campaign, user) if is_finished else 0,
+        held_by_others=held_by_others,
         news=workspace.describe_news(campaign),
         busy=status.activity is not None,
         labelled=counts.labelled,
@@ -185,9 +188,9 @@ def record_answer(
     Sent again, for example because a response was lost, it counts once.
     """
     origin = AnswerOrigin(body.origin)
-    label = (
-        None if body.label is None else label_text(body.label, several=campaign.settings.several)
-    )
+    label = None
+    if body.label is not None:
+        label = label_text(body.label, several=campaign.settings.several)
     answer = Answer(body.item, user, body.kind, label, body.comment, origin=origin)
     shown = None
     if body.suggestion is not None:

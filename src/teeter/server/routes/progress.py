@@ -92,8 +92,13 @@ def show_progress(
         return Response(status_code=204)
 
     coverage_curve = None
+    reliability = None
     if report is not None:
-        planned = [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
+        reliability = reliability_chart(report.reliability)
+        planned = []
+        for step in report.plan:
+            n_draws = report.draws + step.labels
+            planned.append(CoveragePoint(n_draws, step.coverage))
         coverage_curve = coverage_chart(report.curve, planned)
 
     accuracies = [
@@ -115,7 +120,7 @@ def show_progress(
         report=report,
         finish_sentences=finish_sentences,
         coverage_curve=coverage_curve,
-        reliability=None if report is None else reliability_chart(report.reliability),
+        reliability=reliability,
     )
 
 

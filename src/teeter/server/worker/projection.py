@@ -137,7 +137,8 @@ def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
             # In the numbers of MapLabels.classes: those of the model come after the classes.
             sets = predicted_names(arrays, state.classes)
             names = list(dict.fromkeys([*state.classes, *sets]))
-            predicted_before = np.array([names.index(name) for name in sets])[predicted_before]
+            numbers = np.array([names.index(name) for name in sets])
+            predicted_before = numbers[predicted_before]
         predicted[: len(predicted_before)] = predicted_before
     predicted[sorted(state.withdrawn | state.unreadable)] = -1
 

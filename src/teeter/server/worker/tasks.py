@@ -403,8 +403,8 @@ def _known_columns(campaign: Campaign, path: Path, columns: ItemColumns) -> Item
         return columns
     known = campaign.items.source_columns()
     names = preview_source(path).columns
-    return replace(
-        columns,
-        text=columns.text or (known.text if known.text in names else None),
-        id=columns.id or (known.id if known.id in names else None),
-    )
+    if not columns.text and known.text in names:
+        columns = replace(columns, text=known.text)
+    if not columns.id and known.id in names:
+        columns = replace(columns, id=known.id)
+    return columns
