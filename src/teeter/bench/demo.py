@@ -120,13 +120,15 @@ def run_demo(
 def _result_of(comparison: RunComparison, strategy: str) -> dict[str, Any]:
     """Return what ``results.json`` says about a strategy. Random has no gain over itself."""
     accuracy = comparison.accuracy[strategy]
-    gain = comparison.gains.get(strategy)
+    gain = None
+    if strategy in comparison.gains:
+        gain = asdict(comparison.gains[strategy])
     return {
         "strategy": strategy,
         # Without the first round, in which all strategies have the same labels.
         "accuracy": float(accuracy[:, 1:].mean()),
         "last": float(accuracy[:, -1].mean()),
-        "gain": None if gain is None else asdict(gain),
+        "gain": gain,
         "labels": labels_for_random_s_accuracy(comparison, strategy),
     }
 
@@ -232,7 +234,10 @@ def _table_rows(comparison: RunComparison) -> list[dict[str, Any]]:
             if not gain.significant:
                 p_value += ", not significant"
 
+        labels_cell = "not reached"
         labels = labels_for_random_s_accuracy(comparison, name)
+        if labels is not None:
+            labels_cell = f"{labels:.0f}"
         accuracy = comparison.accuracy[name]
         table.append(
             {
@@ -241,9 +246,7 @@ def _table_rows(comparison: RunComparison) -> list[dict[str, Any]]:
                 "last accuracy": f"{accuracy[:, -1].mean():.1%}",
                 "gain over random": gain_cell,
                 "p (paired t-test)": p_value,
-                f"labels for {final_random:.1%}": "not reached"
-                if labels is None
-                else f"{labels:.0f}",
+                f"labels for {final_random:.1%}": labels_cell,
             }
         )
     return table

@@ -150,10 +150,11 @@ class Table:
 
         source = f"column {name!r} of {self.path}"
         texts = self.texts(name)
-        numbers = range(len(texts)) if rows is None else rows
-        return require_ids(
-            [texts[row] for row in numbers], source, lambda position: self.place(numbers[position])
-        )
+        numbers: Sequence[int] = range(len(texts))
+        if rows is not None:
+            numbers = rows
+        ids = [texts[row] for row in numbers]
+        return require_ids(ids, source, lambda position: self.place(numbers[position]))
 
 
 def is_missing(text: str) -> bool:
@@ -395,8 +396,10 @@ def _sheet_rows(sheet: Sheet, path: Path) -> Iterator[tuple[int, list[str]]]:
     has_names = False
     for number, cells in enumerate(sheet.rows, start=1):
         is_blank = not any(cell.strip() for cell in cells)
-        if has_names:
-            yield number, [] if is_blank else cells
+        if has_names and is_blank:
+            yield number, []
+        elif has_names:
+            yield number, cells
         elif not is_blank:  # Blank rows may stand before the header.
             if number - 1 in sheet.merged_rows:
                 raise FileError(
@@ -438,8 +441,8 @@ def _csv_rows(stream: TextIO, path: Path, delimiter: str) -> Iterator[tuple[int,
             is_blank = not any(field.strip() for field in fields)
             if not names:
                 # Blank lines before the header have no fields. Excel writes the separator.
-                names = [] if fields == ["sep=", ""] else fields
-                if names:
+                if fields and fields != ["sep=", ""]:
+                    names = fields
                     yield first_line_of_row, [name.strip() for name in names]
             elif len(fields) == len(names):
                 yield first_line_of_row, fields
@@ -614,9 +617,10 @@ def arrow_table_of(value: Any) -> Any | None:
         MissingExtraError: if pyarrow is not installed.
     """
     is_dataset = all(hasattr(value, name) for name in ("with_format", "features", "num_rows"))
-    is_frame = hasattr(value, "__arrow_c_stream__") and any(
-        hasattr(value, name) for name in ("columns", "column_names", "schema")
-    )
+    is_frame = False
+    # In this order: polars warns about the columns of a frame that is not collected yet.
+    if hasattr(value, "__arrow_c_stream__"):
+        is_frame = any(hasattr(value, name) for name in ("columns", "column_names", "schema"))
     if not is_dataset and not is_frame:
         refuse_frame(value)
         return None
@@ -635,8 +639,9 @@ def arrow_table_of(value: Any) -> Any | None:
             if names is not None:
                 # Rows without a label have none, or -1.
                 name_of = dict(enumerate(names))
-                labels = [name_of.get(number) for number in table[name].to_pylist()]
-                table = table.set_column(position, name, pyarrow.array(labels, "string"))
+                numbers = table[name].to_pylist()
+                labels = pyarrow.array([name_of.get(number) for number in numbers], "string")
+                table = table.set_column(position, name, labels)
     elif type(value).__module__.startswith("polars"):
         import polars
 
@@ -811,9 +816,10 @@ def _convert_lists(column: Any) -> Column | None:
     if column.null_count or not holds_numbers:
         return None
 
-    lengths = compute.min_max(compute.list_value_length(column)).as_py()
-    shortest = lengths["min"]
-    longest = lengths["max"]
+    lengths = compute.list_value_length(column)
+    limits = compute.min_max(lengths).as_py()
+    shortest = limits["min"]
+    longest = limits["max"]
     if shortest != longest or longest == 0:
         return None
 
@@ -870,14 +876,13 @@ def require_parquet_size(path: Path, limit: int | None = None) -> None:
     require_unpacked_size(path, size + text_size, limit)
 
     # All other pages hold each text as often as it is used.
-    repeated = {
-        place: column_pages
-        for place, column_pages in pages.items()
-        if metadata.schema.column(place[1]).physical_type == "BYTE_ARRAY"
-        and (column_pages.has_dictionary or column_pages.has_shared_prefixes)
-    }
-    for column_pages in repeated.values():
-        text_size -= max(column_pages.size - column_pages.values * _BYTES_PER_VALUE, 0)
+    repeated = {}
+    for (group, index), column_pages in pages.items():
+        is_text = metadata.schema.column(index).physical_type == "BYTE_ARRAY"
+        if is_text and (column_pages.has_dictionary or column_pages.has_shared_prefixes):
+            repeated[group, index] = column_pages
+            counted = column_pages.size - column_pages.values * _BYTES_PER_VALUE
+            text_size -= max(counted, 0)
     for unpacked in _unpack_texts(path, metadata, repeated):
         text_size += unpacked
         require_unpacked_size(path, size + text_size, limit)

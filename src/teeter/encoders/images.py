@@ -197,10 +197,10 @@ class ImageEncoder(Encoder):
         raw = self.describe(contents)
         rows = raw.readable_rows
         if not rows:
-            reasons = list(raw.unreadable.values())
-            raise InputError(
-                reasons[0] if reasons else "There are no images to fit the encoder on."
-            )
+            if not raw.unreadable:
+                raise InputError("There are no images to fit the encoder on.")
+            reason = next(iter(raw.unreadable.values()))
+            raise InputError(reason)
 
         self.fit_raw(raw.vectors[rows])
         # The same images are encoded next, and decoding them again would double the time.

@@ -113,14 +113,17 @@ def line_style(strategy: str) -> dict[str, Any]:
         marker = _PLUGIN_MARKERS[name_hash % len(_PLUGIN_MARKERS)]
         linestyle = "-."
 
-    is_highlighted = strategy == HIGHLIGHTED
-    width = 3.0 if is_highlighted else 1.5
+    width = 1.5
+    layer = 3
+    if strategy == HIGHLIGHTED:
+        width = 3.0
+        layer = 5  # on top of the others
     return {
         "color": colour,
         "marker": marker,
         "linestyle": linestyle,
         "linewidth": width,
-        "zorder": 5 if is_highlighted else 3,  # on top of the others
+        "zorder": layer,
         "markersize": 3 + 1.2 * width,
         "markeredgewidth": 1.0,
     }
@@ -365,17 +368,21 @@ def plot_penalties(penalties: PenaltyMatrix) -> Figure:
         if row == column:
             continue
 
-        is_dark = value > 0.6 * largest  # dark blue hides dark ink
-        is_mean = row == count
+        colour = _INK
+        if value > 0.6 * largest:
+            colour = "white"  # dark blue hides dark ink
+        weight = "normal"
+        if row == count:
+            weight = "bold"  # a mean
         axes.text(
             column,
             row,
             f"{value:.2f}",
             ha="center",
             va="center",
-            color="white" if is_dark else _INK,
+            color=colour,
             fontsize=9,
-            fontweight="bold" if is_mean else "normal",
+            fontweight=weight,
         )
 
     # A white gap sets the row of means apart.

@@ -88,11 +88,14 @@ class Comparison:
             gain = format_number(row["gain"], "+.2f")
             if row["gain"] is not None:
                 gain = format_mean_and_std(row["gain"], row["deviation"], self.repetitions, "+.2f")
+            p = None
+            if self.repetitions > 1:
+                p = row["p"]
             cells = {
                 "strategy": row["strategy"],
                 self.metric: format_number(row[self.metric], ".4f"),
                 f"gain over {self.baseline}": gain,
-                "p": format_p_value(row["p"] if self.repetitions > 1 else None),
+                "p": format_p_value(p),
                 "labels saved": format_number(row["labels_saved"], ",.0f"),
                 "penalty": format_number(row["penalty"]),
             }
@@ -111,29 +114,38 @@ class Comparison:
             kind: pandas or polars. By default the first one that is installed.
         """
         rows = self._rows()
-        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, kind)
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return make_frame(columns, kind)
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return what each strategy came to."""
         if not self.comparable:
             raise InputError(" ".join(["There is nothing to compare.", *self.notes]))
 
-        sign = -1 if self.lower_is_better else 1
-        beaten = self.penalties.beaten
         rows = []
         for name, values in self.accuracy.items():
-            gain = self.gains.get(name)
-            saving = self.savings.get(name)
-            row = {
+            mean = float(values[:, 1:].mean())
+            if self.lower_is_better:
+                mean = -mean
+            row: dict[str, Any] = {
                 "strategy": name,
-                self.metric: sign * float(values[:, 1:].mean()),
-                "gain": None if gain is None else gain.mean,
-                "deviation": None if gain is None else gain.deviation,
-                "p": None if gain is None else gain.p,
-                "labels": None if saving is None else saving.labels,
-                "labels_saved": None if saving is None else saving.saved,
-                "penalty": beaten[name],
+                self.metric: mean,
+                "gain": None,
+                "deviation": None,
+                "p": None,
+                "labels": None,
+                "labels_saved": None,
+                "penalty": self.penalties.beaten[name],
             }
+            gain = self.gains.get(name)
+            if gain is not None:
+                row["gain"] = gain.mean
+                row["deviation"] = gain.deviation
+                row["p"] = gain.p
+            saving = self.savings.get(name)
+            if saving is not None:
+                row["labels"] = saving.labels
+                row["labels_saved"] = saving.saved
             rows.append(row)
         return rows
 
@@ -218,8 +230,8 @@ class RunComparison(Comparison):
         """
         longest = 0.0
         for phases in self.minutes.values():
-            total = sum(float(minutes.mean()) for minutes in phases.values())
-            longest = max(longest, total)
+            means = [float(minutes.mean()) for minutes in phases.values()]
+            longest = max(longest, sum(means))
 
         if self.paper_minutes or longest >= 2:
             return "minutes", 1.0
@@ -316,13 +328,17 @@ def compare_strategies(
     if isinstance(source, Run) and metric == "accuracy" and baseline == BASELINE:
         return _compare_run(source, name)
 
-    columns = source.columns() if isinstance(source, Run) else source
+    columns = source
+    if isinstance(source, Run):
+        columns = source.columns()
     if lower_is_better is None:
         lower_is_better = metric in LOWER_IS_BETTER
     labelled, values, notes = _read_columns(columns, metric)
+    if lower_is_better:
+        values = {name: -runs for name, runs in values.items()}
     curves = Curves(
         labelled=labelled,
-        accuracy={name: -runs if lower_is_better else runs for name, runs in values.items()},
+        accuracy=values,
         loss={},
         seconds={},
         peak_memory={},
@@ -375,9 +391,14 @@ def _compare_run(run: Run, name: str | None) -> RunComparison:
 
 def _ranked(curves: Curves, strategies: list[str], repetitions: list[int]) -> dict[str, FloatArray]:
     """Return the curves that are compared, the best strategy first."""
-    accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
-    # All have the same number of repetitions and rounds, so sums order as means do.
-    totals = {strategy: float(accuracy[strategy][:, 1:].sum()) for strategy in strategies}
+    accuracy = {}
+    totals = {}
+    for strategy in strategies:
+        runs = curves.accuracy[strategy][repetitions]
+        accuracy[strategy] = runs
+        # All have the same number of repetitions and rounds, so sums order as means do.
+        later_rounds = runs[:, 1:]
+        totals[strategy] = float(later_rounds.sum())
     ranked = sorted(strategies, key=totals.__getitem__, reverse=True)
     return {strategy: accuracy[strategy] for strategy in ranked}
 
@@ -428,17 +449,19 @@ def _read_columns(columns: Any, metric: str) -> tuple[FloatArray, dict[str, Floa
     strategy_of_row = [str(value) for value in _read_column(columns, "strategy")]
     seed_of_row = _read_column(columns, "seed")
     labels_of_row = _read_column(columns, "labels")
+    value_of_row = _read_column(columns, metric)
     cells: dict[str, dict[Any, dict[float, float]]] = {}
-    rows = zip(
-        strategy_of_row, seed_of_row, labels_of_row, _read_column(columns, metric), strict=True
-    )
+    rows = zip(strategy_of_row, seed_of_row, labels_of_row, value_of_row, strict=True)
     for strategy, seed, labels, value in rows:
-        curve = cells.setdefault(strategy, {}).setdefault(seed, {})
+        curves_by_seed = cells.setdefault(strategy, {})
+        curve = curves_by_seed.setdefault(seed, {})
         if labels in curve:
             raise InputError(
                 f"There are two rows of {strategy}, seed {seed}, with {labels} labels: give one."
             )
-        curve[labels] = math.nan if value is None else _require_number(value, metric)
+        curve[labels] = math.nan
+        if value is not None:
+            curve[labels] = _require_number(value, metric)
 
     if not cells:
         raise InputError("There is nothing to compare: the data frame has no rows.")
@@ -447,8 +470,10 @@ def _read_columns(columns: Any, metric: str) -> tuple[FloatArray, dict[str, Floa
     by_seed = list(cells.values())
     seeds = [seed for seed in by_seed[0] if all(seed in curves for curves in by_seed)]
     seeds.sort(key=str)  # sums do not depend on the order of the rows
-    shared = [set(curves[seed]) for curves in by_seed for seed in seeds]
-    labelled = sorted(set.intersection(*shared)) if shared else []
+    labelled: list[float] = []
+    if seeds:
+        shared = [set(curves[seed]) for curves in by_seed for seed in seeds]
+        labelled = sorted(set.intersection(*shared))
 
     notes = []
     all_seeds = dict.fromkeys(seed_of_row)
@@ -464,8 +489,10 @@ def _read_columns(columns: Any, metric: str) -> tuple[FloatArray, dict[str, Floa
         )
     values: dict[str, FloatArray] = {}
     for strategy, curves in cells.items():
-        table = [[curves[seed][labels] for labels in labelled] for seed in seeds]
-        values[strategy] = np.array(table, dtype=np.float64).reshape(len(seeds), len(labelled))
+        table = np.empty((len(seeds), len(labelled)))
+        for row, seed in enumerate(seeds):
+            table[row] = [curves[seed][labels] for labels in labelled]
+        values[strategy] = table
     return np.array(labelled, dtype=np.float64), values, notes
 
 
@@ -684,7 +711,9 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
 
     # The runner-up if LDM-S is the best, else the best itself.
     best, second, *_ = comparison.accuracy
-    rival = second if best == HIGHLIGHTED else best
+    rival = best
+    if best == HIGHLIGHTED:
+        rival = second
 
     difference = comparison.gains_over_ldm_s[rival]
     distance = abs(difference.mean)
@@ -700,14 +729,12 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
             yield f"Next comes {display_name(rival)}, {points}."
         return
 
+    sentence = f"LDM-S is {points}"
     gain = comparison.gains.get(HIGHLIGHTED)
-    if gain is None or best == BASELINE:
-        yield f"LDM-S is {points}."
-    else:
-        yield (
-            f"LDM-S is {points}; its gain over Random is {_signed_points(gain)}"
-            f"{_spread_and_test(gain, comparison)}."
-        )
+    if gain is not None and best != BASELINE:
+        test = _spread_and_test(gain, comparison)
+        sentence += f"; its gain over Random is {_signed_points(gain)}{test}"
+    yield sentence + "."
 
 
 def _labels_saved(comparison: RunComparison) -> Iterator[str]:
@@ -765,9 +792,9 @@ def _comparison_with_paper(comparison: RunComparison) -> Iterator[str]:
 
     correlation = comparison.paper_rank_correlation
     if correlation is not None:
-        count = len(comparison.gains.keys() & comparison.paper_deltas.keys())
+        in_both = comparison.gains.keys() & comparison.paper_deltas.keys()
         sentence += (
-            f" The gains of {count} strategies have a rank correlation of "
+            f" The gains of {len(in_both)} strategies have a rank correlation of "
             f"{format_number(correlation)} with those in the paper."
         )
     yield sentence

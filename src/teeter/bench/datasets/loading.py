@@ -304,8 +304,14 @@ def load_dataset(
 def _read_array_file(path: Path) -> DatasetSplit:
     """Return the rows of a file of arrays. Its labels are class names, or numbers from 0."""
     arrays = read_arrays(require_file(path, _SUFFIXES, "a file of arrays"))
-    names = [name for name in ("y", "y_train", "y_test") if name in arrays]
-    labels = np.concatenate([np.asarray(arrays[name]).ravel() for name in names] or [np.zeros(0)])
+    all_labels = []
+    for name in ("y", "y_train", "y_test"):
+        if name in arrays:
+            array = np.asarray(arrays[name])
+            all_labels.append(array.ravel())
+    labels = np.zeros(0)
+    if all_labels:
+        labels = np.concatenate(all_labels)
 
     classes: tuple[str, ...] | int
     if labels.dtype.kind == "U":

@@ -218,24 +218,27 @@ def _describe_model(model: Any) -> str:
 
 def _write_data(path: Path, data: Sequence[Any]) -> None:
     """Write the arrays of a sweep, for workers and for calls that continue it."""
-    names = {2: ("x", "y"), 4: ("x_train", "y_train", "x_test", "y_test")}.get(len(data))
-    if names is None:
+    names: tuple[str, ...] = ("x", "y")
+    if len(data) == 4:
+        names = ("x_train", "y_train", "x_test", "y_test")
+    if len(data) != len(names):
         raise InputError(
             f"There are {len(data)} arrays: give (x, y), or (x_train, y_train, x_test, y_test)."
         )
 
     arrays: dict[str, Any] = {}
-    for name, array in zip(names, data, strict=True):
-        arrays[name] = np.asarray(array)
-        if arrays[name].dtype == object:  # texts of a data frame
-            arrays[name] = arrays[name].astype(str)
+    for name, given in zip(names, data, strict=True):
+        array = np.asarray(given)
+        if array.dtype == object:  # texts of a data frame
+            array = array.astype(str)
+        arrays[name] = array
 
     # A file without a run is what a call with a mistake has left behind.
     if any(path.parent.glob("*/run.json")) and path.exists():
         written = read_arrays(path)
-        is_same = written.keys() == arrays.keys() and all(
-            np.array_equal(written[name], array) for name, array in arrays.items()
-        )
+        is_same = written.keys() == arrays.keys()
+        for name in written.keys() & arrays.keys():
+            is_same = is_same and np.array_equal(written[name], arrays[name])
         if not is_same:
             raise InputError(f"{path.parent} holds a sweep of other data: choose another folder.")
         return

@@ -481,6 +481,7 @@ def _launch(
     if shared == 1 and M > 1:
         member_stride = 0
 
+    seeds, step, rate, layer = _dropout_arguments(dropout)
     tile = CONVOLVE_TILES.get((K, C_in, C_out, pool), CONVOLVE_TILE)
     grid = (triton.cdiv(window_count, tile.rows), M)
     _convolve[grid](
@@ -490,8 +491,8 @@ def _launch(
         weight,
         bias,
         source,
-        None if dropout is None else dropout.seeds,
-        None if dropout is None else dropout.step,
+        seeds,
+        step,
         B,
         height,
         width,
@@ -505,12 +506,21 @@ def _launch(
         TRANSPOSED=transposed,
         POOL=pool,
         MASKED=source is not None,
-        rate=0.0 if dropout is None else dropout.rate,
-        layer=0 if dropout is None else dropout.layer,
+        rate=rate,
+        layer=layer,
         WINDOWS=tile.rows,
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
+
+
+def _dropout_arguments(
+    dropout: Dropout | None,
+) -> tuple[Tensor | None, Tensor | None, float, int]:
+    """Return the seeds, the step, the rate and the layer that a kernel takes."""
+    if dropout is None:
+        return None, None, 0.0, 0
+    return dropout.seeds, dropout.step, dropout.rate, dropout.layer
 
 
 # One compilation for all batch sizes.
@@ -843,16 +853,18 @@ def drop_rectified(
     """
     M, B, D = x.shape
     out = torch.empty_like(x)
-    _drop_rectified[(triton.cdiv(B * D, 1024), M)](
+    seeds, step, rate, layer = _dropout_arguments(dropout)
+    grid = (triton.cdiv(B * D, 1024), M)
+    _drop_rectified[grid](
         out,
         x,
         bias,
-        None if dropout is None else dropout.seeds,
-        None if dropout is None else dropout.step,
+        seeds,
+        step,
         B * D,
         WIDTH=D,
-        rate=0.0 if dropout is None else dropout.rate,
-        layer=0 if dropout is None else dropout.layer,
+        rate=rate,
+        layer=layer,
         BLOCK=1024,
         num_warps=4,
     )
