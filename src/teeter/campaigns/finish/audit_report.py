@@ -32,18 +32,16 @@ from teeter.campaigns.finish.judge_estimates import (
 )
 from teeter.campaigns.finish.report import SetState, percent
 from teeter.campaigns.items.columns import format_cell
-from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
     AccuracyEstimate,
     AgreementScore,
     AuditReport,
-    ClassAccuracy,
     JudgeComparison,
     JudgeReport,
     ReliabilityBin,
 )
-from teeter.campaigns.review.annotators import cohen_kappa
+from teeter.campaigns.review.annotators import cohen_kappa, measure_confusion
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Part, Reading, cached_by
 from teeter.errors import InputError
@@ -276,6 +274,7 @@ def _report_judge(
     if is_sure.any():
         reliability = measure_reliability(drawn_confidences, is_right_then)
     said = labels[:n_draws]
+    pairs = zip(draws.labels.tolist(), said.tolist(), strict=True)
     outside = np.zeros(0, dtype=np.int64)
     class_shares = estimate_class_shares(draws.classes, labels, drawn, draws.labels, outside)
     report = JudgeReport(
@@ -289,7 +288,7 @@ def _report_judge(
         kappa=cohen_kappa(draws.labels, said),
         class_shares=class_shares,
         by_column=_errors_by_column(judge, said, is_right, draws),
-        confusion=_confuse(said, draws),
+        confusion=measure_confusion(pairs, draws.classes),
         reliability=reliability,
         sentences=[],
     )
@@ -331,21 +330,6 @@ def _errors_by_column(
             by_value[value] = AccuracyEstimate(share, low, high, total, rights[value])
         by_column[column] = by_value
     return by_column
-
-
-def _confuse(said: Integers, draws: _Draws) -> list[ClassAccuracy]:
-    """Return what a judge takes the items of each class for, by the labels of people."""
-    pairs = zip(draws.labels.tolist(), said.tolist(), strict=True)
-    counts: Counter[tuple[int, int]] = Counter(pairs)
-    rows = []
-    for k, label in enumerate(draws.classes):
-        taken_for = {name: counts[k, j] for j, name in enumerate(draws.classes)}
-        by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
-        shown = {name: count for name, count in by_count if count}
-        total = sum(taken_for.values())
-        accuracy = estimate_accuracy(taken_for[label], total)
-        rows.append(ClassAccuracy(label, shown, accuracy))
-    return rows
 
 
 def at_least(share: float) -> str:

@@ -34,6 +34,7 @@ from teeter.campaigns.records import (
     AnnotatorStats,
     Answer,
     AnswerKind,
+    ClassAccuracy,
     PairAgreement,
     split_labels,
 )
@@ -392,6 +393,28 @@ def measure_agreement_on_sets(answers: Sequence[Answer], classes: Sequence[str])
         on_label = measure_agreement(marks, ["True", "False"])
         by_label[name] = on_label.alpha
     return replace(overall, by_class=by_label)
+
+
+def measure_confusion(
+    pairs: Iterable[tuple[int, int]], classes: Sequence[str], *, share_judged: float = 0.0
+) -> list[ClassAccuracy]:
+    """Return what the items of each class are taken for, the most frequent class first.
+
+    Args:
+        pairs: the indices of the class that people give an item, and of that which a model gives.
+        classes: their names.
+        share_judged: as in ``estimate_accuracy``.
+    """
+    counts = Counter(pairs)
+    rows = []
+    for k, label in enumerate(classes):
+        taken_for = {name: counts[k, j] for j, name in enumerate(classes)}
+        by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
+        shown = {name: count for name, count in by_count if count}
+        total = sum(taken_for.values())
+        accuracy = estimate_accuracy(taken_for[label], total, share_judged=share_judged)
+        rows.append(ClassAccuracy(label, shown, accuracy))
+    return rows
 
 
 BREAK_SECONDS = 300.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.items.items import read_content
 from teeter.campaigns.learning.rounds import RoundSettings
 from teeter.campaigns.learning.saved_models import load_arrays
-from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
     DEFAULT_ANNOTATOR,
@@ -26,7 +24,11 @@ from teeter.campaigns.records import (
     RecentAnswer,
     SuspectLabel,
 )
-from teeter.campaigns.review.annotators import measure_agreement, measure_agreement_on_sets
+from teeter.campaigns.review.annotators import (
+    measure_agreement,
+    measure_agreement_on_sets,
+    measure_confusion,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.status import count_unencoded, measure_bulk_agreement
 from teeter.campaigns.store import Part, Reading, Writing, cached_by
@@ -213,40 +215,31 @@ class Review(Part):
         if "unseen" not in arrays:
             return []  # an earlier version of teeter trained it
 
+        classes = view.classes.names()
+        index_of_class = {name: index for index, name in enumerate(classes)}
         items = view.encodings.encoded_items()
         audit_set = view.items.audit_set()
         control = view.picks.random_items() - snapshot.left_out
         audited = []
         for item, predicted in zip(items, arrays["predicted"].tolist(), strict=False):
             if item in audit_set and item in labels and item not in snapshot.left_out:
-                pair = (labels[item], predicted)
-                audited.append(pair)
+                label = index_of_class[labels[item]]
+                audited.append((label, predicted))
         measured = []
         for place, predicted in zip(arrays["places"], arrays["unseen"].tolist(), strict=True):
             item = items[place]
             if item in control and item in labels:
-                pair = (labels[item], predicted)
-                measured.append(pair)
+                label = index_of_class[labels[item]]
+                measured.append((label, predicted))
         # The larger set, as in ``estimate_model_accuracy``. No model is trained on the audit set.
         n_judged = len(arrays["places"])
         share_judged = min(1.0, len(measured) / n_judged)
         if len(audited) >= len(measured):
             measured = audited
             share_judged = 0.0
-
-        classes = view.classes.names()
-        counts = Counter(measured)
-        rows = []
-        for label in classes:
-            taken_for = {name: counts[label, k] for k, name in enumerate(classes)}
-            by_count = sorted(taken_for.items(), key=lambda entry: -entry[1])
-            total = sum(taken_for.values())
-            accuracy = estimate_accuracy(taken_for[label], total, share_judged=share_judged)
-            shown = {name: count for name, count in by_count if count}
-            rows.append(ClassAccuracy(label, shown, accuracy))
         if not measured:
             return []
-        return rows
+        return measure_confusion(measured, classes, share_judged=share_judged)
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair.
