@@ -54,7 +54,7 @@ _RANDOM_FOLDS = 10
 """Folds in which the labels of random items are predicted by heads that do not know them."""
 
 
-def train_several(state: RoundState, settings: RoundSettings) -> tuple[bytes, ModelFacts]:
+def train_several(state: RoundState) -> tuple[bytes, ModelFacts]:
     """Train a model on all labels except those of the audit set, as ``train_model`` does.
 
     A prediction is right if the whole set of labels is. Beside that, ``facts["by_label"]`` counts

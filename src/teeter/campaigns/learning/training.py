@@ -143,7 +143,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     """
     if state.several:
         _require_encoded(state)
-        return train_several(state, settings)
+        return train_several(state)
     seen = _require_two_classes(state)
     places, labels = labelled_items(state)
     features = state.features[places]

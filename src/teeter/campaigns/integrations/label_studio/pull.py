@@ -163,7 +163,7 @@ def import_annotations(
             else:
                 summary.labels += 1
 
-        summary.withdrawn = _withdraw_deleted(campaign, change, link, imported, own_tasks)
+        summary.withdrawn = _withdraw_deleted(change, link, imported, own_tasks)
 
     return summary
 
@@ -221,7 +221,6 @@ def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
 
 
 def _withdraw_deleted(
-    campaign: Campaign,
     change: Writing,
     link: ProjectLink,
     imported: Mapping[int, ImportedAnnotation],
