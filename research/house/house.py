@@ -4,8 +4,9 @@
     python research/house/house.py FOLDER   # the figures of another package, to compare
 
 Lines are no measure: joining them changes nothing that a reader must know. What counts is the
-number of files, of things that happen (syntax nodes) and of kinds of records. ``budget.toml`` has
-the limits. A feature may raise one in a commit of its own that says why.
+number of files, of things that happen (syntax nodes) and of kinds of records, and how much a line
+asks of its reader (expression nodes per line of code). ``budget.toml`` has the limits. A feature
+may raise one in a commit of its own that says why, but not the density: it names its steps.
 
 Names are matched as text, so "used once" and "imported by one module" are close, not exact.
 """
@@ -242,7 +243,7 @@ def describe(house: House) -> list[str]:
         f"modules in the fullest folder {house.fullest_folder}, imported by one other "
         f"{house.imported_by_one}, below 100 lines {house.below_100_lines}",
         f"functions used once {house.used_once_percent:.0f}%, expression nodes per line of code "
-        f"{house.density:.2f}",
+        f"{house.density:.3f}",
         f"docstrings {house.docstring_percent:.1f}% and comments {house.comment_percent:.1f}% "
         "of lines",
     ]
