@@ -322,8 +322,10 @@ def _sections(diagnosis: Diagnosis) -> dict[str, list[str]]:
     width = max(len(folder.purpose) for folder in diagnosis.folders)
     folders = []
     for folder in diagnosis.folders:
-        state = "" if folder.exists else "  (not there)"
-        folders.append(f"{folder.purpose:{width}}  {folder.path}{state}")
+        line = f"{folder.purpose:{width}}  {folder.path}"
+        if not folder.exists:
+            line += "  (not there)"
+        folders.append(line)
 
     return {
         "Versions": versions,
@@ -407,9 +409,12 @@ def _describe(name: str, strategy: type[Any]) -> StrategyEntry:
     parameters = inspect.signature(strategy).parameters
     docstring = inspect.getdoc(strategy) or ""
     first_line, _, _ = docstring.partition("\n")
+    group = "strategy"
+    if strategy.__module__ == _ABLATIONS:
+        group = "ablation"
     return {
         "name": name,
-        "group": "ablation" if strategy.__module__ == _ABLATIONS else "strategy",
+        "group": group,
         "needs": sorted(strategy.needs),
         "options": {option: parameter.default for option, parameter in parameters.items()},
         "best": getattr(strategy, "best", None),
@@ -495,14 +500,18 @@ def _describe_encoder(name: str) -> _EncoderRow:
         # A broken plugin must not hide the others.
         return _EncoderRow(name, "", False, None, None, str(error))
 
-    package = encoder_class.package
+    package = None
+    licence = None
+    if encoder_class.package is not None:
+        package = encoder_class.package.distribution
+        licence = encoder_class.package.licence
     docstring = inspect.getdoc(encoder_class) or ""
     return _EncoderRow(
         name=name,
         reads=f"{encoder_class.kind}s",
         is_installed=is_installed(name),
-        package=None if package is None else package.distribution,
-        licence=None if package is None else package.licence,
+        package=package,
+        licence=licence,
         # The first line is a summary. A table has no room for more.
         about=docstring.partition("\n")[0],
     )

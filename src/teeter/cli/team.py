@@ -164,11 +164,14 @@ def _list_people(opened: Campaign, *, as_json: bool) -> None:
     ]
     rows = []
     for stats in annotators:
+        seconds = _UNKNOWN
+        if stats.seconds is not None:
+            seconds = f"{stats.seconds:.1f}"
         cells = [
             stats.name,
             stats.role or "not a member",
             f"{stats.answers:,}",
-            _UNKNOWN if stats.seconds is None else f"{stats.seconds:.1f}",
+            seconds,
             _format_share(stats.matches_consensus),
             _format_share(stats.matches_decisions),
             _format_share(stats.matches_at_random),

@@ -484,8 +484,10 @@ def labels_of(
     # The column and the model may number the same names differently.
     label_names: list[str | None] = []
     for label in labels.tolist():
-        is_labelled = label >= 0
-        label_names.append(column_names[label] if is_labelled else None)
+        if label < 0:
+            label_names.append(None)
+        else:
+            label_names.append(column_names[label])
     return _encode_names(label_names, classes, column)
 
 

@@ -217,11 +217,14 @@ def make_sample(
     image_folder = folder / f"sample-{sample.title}"
     labels = dict(read_items(sample, image_folder))
 
+    folder_name = None
+    if sample.kind == "image":
+        folder_name = str(image_folder)
     settings = Settings(
         kind=sample.kind,
         # Not auto: the sample must look the same whatever is installed, and open within seconds.
         encoder=_ENCODERS[sample.kind],
-        folder=str(image_folder) if sample.kind == "image" else None,
+        folder=folder_name,
         audit=AUDIT_SET,
         instructions=sample.instructions,
     )

@@ -141,7 +141,9 @@ class CampaignPage:
             is_waiting: whether items are asked for only when the annotator says so.
         """
         suggestions = self.campaign.suggestions
-        has_suggestions = mode is LabelMode.LABEL and not self.served.is_auditing
+        sources = []
+        if mode is LabelMode.LABEL and not self.served.is_auditing:
+            sources = suggestions.recent_sources()
         start = {
             **vars(self.served),
             # So that unsent answers never go to another campaign of the same name.
@@ -152,7 +154,7 @@ class CampaignPage:
             "recent": recent,
             "waiting": waiting,
             "is_waiting": is_waiting,
-            "sources": suggestions.recent_sources() if has_suggestions else [],
+            "sources": sources,
         }
         return self.render(
             "label.html", start=jsonable_encoder(start), is_name_shared=is_name_shared

@@ -388,6 +388,9 @@ class Workspace:
         settings = campaign.settings
         counts = campaign.items.count()
         newest_model = campaign.newest_model()
+        version = 0
+        if newest_model is not None:
+            version = newest_model.version
         return ServedCampaign(
             slug=slug,
             name=campaign.name,
@@ -396,7 +399,7 @@ class Workspace:
             instructions=settings.instructions,
             classes=campaign.classes.all(),
             **vars(counts),
-            model=0 if newest_model is None else newest_model.version,
+            model=version,
             news=self._describe_news(campaign, newest_model),
             permissions=sorted(permissions),
             is_team=campaign.people.is_team(),
@@ -442,10 +445,12 @@ class Workspace:
         links = [link for link, _ in result.failed_items]
         reasons = self._redact_each([reason for _, reason in result.failed_items])
         encoding = result.encoding
+        if encoding is not None:
+            encoding = self._redact_encoding(encoding)
         return replace(
             result,
             failed_items=tuple(zip(links, reasons, strict=True)),
-            encoding=None if encoding is None else self._redact_encoding(encoding),
+            encoding=encoding,
         )
 
     def _redact_encoding(self, result: EncodingResult) -> EncodingResult:

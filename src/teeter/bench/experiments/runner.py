@@ -156,10 +156,14 @@ def run_setting(
                 arguments = {
                     "request": request,
                     "out": str(out.resolve()),
-                    "device": None if device is None else str(device),
-                    "folder": None if folder is None else str(folder.resolve()),
+                    "device": None,
+                    "folder": None,
                     "model": model,
                 }
+                if device is not None:
+                    arguments["device"] = str(device)
+                if folder is not None:
+                    arguments["folder"] = str(folder.resolve())
                 _run_in_workers(
                     executor,
                     open_plans,

@@ -114,11 +114,14 @@ def sweep(
     """
     all_options = {name: dict(entry) for name, entry in (options or {}).items()}
     names = [_strategy_name(strategy, all_options) for strategy in strategies]
-    metric_names = [
-        metric if isinstance(metric, str) else importable_name("metric", metric)
-        for metric in metrics
-    ]
-    batches = [batch] if isinstance(batch, int) else list(batch)
+    metric_names = []
+    for metric in metrics:
+        if not isinstance(metric, str):
+            metric = importable_name("metric", metric)
+        metric_names.append(metric)
+    if isinstance(batch, int):
+        batch = [batch]
+    batches = list(batch)
     if not batches:
         raise InputError("There is no batch size to run: name one or more.")
 
@@ -147,9 +150,11 @@ def sweep(
     executor = None
     if engine is not None:
         executor = make_executor(engine, workers)
-    all_trackers = [
-        make_tracker(tracker) if isinstance(tracker, str) else tracker for tracker in trackers
-    ]
+    all_trackers = []
+    for tracker in trackers:
+        if isinstance(tracker, str):
+            tracker = make_tracker(tracker)
+        all_trackers.append(tracker)
     # With an engine, repetitions are trained apart, so that workers can share them.
     setting_values: dict[str, Any] = {"pool": None, "separate": engine is not None}
     if model == "linear":

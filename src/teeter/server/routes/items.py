@@ -417,10 +417,13 @@ def upload_items(
     columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+    items = source
+    if sheet:
+        items = Path(f"{source}#{sheet}")
     adding = workspace.slow_worker.submit(
         ADD_ITEMS,
         campaign.location,
-        items=Path(f"{source}#{sheet}") if sheet else source,
+        items=items,
         who=user,
         columns=columns,
     )

@@ -137,10 +137,13 @@ class _CampaignGauges:
         counts = campaign.items.count()
         waiting = count_waiting_deliveries(campaign)
         status = get_workspace(request).trainer.status(campaign.location)
+        version = 0
         model = campaign.newest_model()
+        if model is not None:
+            version = model.version
 
         self._items.labels(slug).set(counts.items)
-        self._model.labels(slug).set(0 if model is None else model.version)
+        self._model.labels(slug).set(version)
         self._busy.labels(slug).set(status.activity is not None)
         self._webhooks.labels(slug).set(waiting)
         self._answered.labels(slug, "label").set(counts.labelled)

@@ -179,14 +179,16 @@ def _describe(webhook: StoredWebhook) -> dict[str, Any]:
 
 
 def _describe_delivery(delivery: StoredDelivery) -> DeliveryOut:
-    is_waiting = delivery.delivered is None and delivery.given_up is None
+    next_attempt = None
+    if delivery.delivered is None and delivery.given_up is None:
+        next_attempt = delivery.next_attempt
     return DeliveryOut(
         id=delivery.row_id,
         webhook=delivery.webhook.row_id,
         event=delivery.event,
         created=delivery.created,
         attempts=delivery.attempts,
-        next_attempt=delivery.next_attempt if is_waiting else None,
+        next_attempt=next_attempt,
         delivered=delivery.delivered,
         given_up=delivery.given_up,
         status=delivery.status,

@@ -89,14 +89,16 @@ class LabelStudioQueries(Queries):
         # Later rows of an annotation are changes of it: the last one says what it says now.
         imported: dict[int, ImportedAnnotation] = {}
         for row in self._execute(query):
-            earlier = imported.get(row.annotation)
+            answers: tuple[int, ...] = (row.answer_id,)
+            if row.annotation in imported:
+                answers = (*imported[row.annotation].answers, row.answer_id)
             imported[row.annotation] = ImportedAnnotation(
                 task=row.task,
                 kind=AnswerKind(row.kind),
                 label=row.name,
                 at=row.at,
                 gone=row.gone,
-                answers=(*(earlier.answers if earlier else ()), row.answer_id),
+                answers=answers,
             )
 
         return imported
