@@ -10,8 +10,8 @@ import pytest
 from teeter.campaigns import Campaign
 from teeter.errors import FileError
 from teeter.samples import (
-    AUDIT_SET,
     BATCH,
+    HOLDOUT,
     ROUNDS,
     SAMPLES,
     Sample,
@@ -42,10 +42,10 @@ def test_a_new_sample_has_all_that_the_pages_show(
     campaign = Campaign.open(path)
     try:
         status = campaign.status()
-        assert status.labelled == AUDIT_SET + BATCH * ROUNDS
+        assert status.labelled == HOLDOUT + BATCH * ROUNDS
         assert status.version == ROUNDS
         assert status.accuracy is not None
-        assert status.accuracy.total == AUDIT_SET
+        assert status.accuracy.total == HOLDOUT
         assert status.accuracy.share > 0.7, "the model has learned"
         assert min(status.by_class.values()) > 0, "every class has been seen"
 

@@ -224,7 +224,7 @@ class SimulatedCampaign:
             features=scaled,
             classes=tuple(str(k) for k in range(n_classes)),
             labels={},
-            audit={},
+            holdout={},
             control=none,
             random=none,
             taken=none,

@@ -327,14 +327,14 @@ def trust_a_test_set(
     generator = np.random.default_rng([campaign.settings.seed, 52])
     test = generator.choice(len(campaign.truth), TEST_ITEMS, replace=False)
     campaign.state = replace(
-        campaign.state, audit={int(row): str(campaign.truth[row]) for row in test}
+        campaign.state, holdout={int(row): str(campaign.truth[row]) for row in test}
     )
     while course.answers < case.most and not course.certified:
-        # No audit items among the picks: all of them are labelled already.
+        # No holdout items among the picks: all of them are labelled already.
         campaign.label(case.batch)
         course.answers = len(campaign.state.labels) + TEST_ITEMS
         facts = campaign.train()
-        if facts is not None and is_enough(facts["audit"][0]):
+        if facts is not None and is_enough(facts["holdout"][0]):
             rows, _, predicted = predict_rest(campaign)
             is_rest = ~np.isin(rows, test)
             wrong = int((predicted != campaign.truth[rows])[is_rest].sum())

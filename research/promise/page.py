@@ -79,7 +79,7 @@ first after E, 3E, 7E, … control items). They share a tenth of α, and the pla
 start. Choose the error before you look at the accuracy.
 
 Three kinds of items do not count: **picked items**, which were chosen because they are hard; **control items from before
-the model**, which trained it; and the **audit set**, because the strategy could not pick from it while it removed the
+the model**, which trained it; and the **holdout**, because the strategy could not pick from it while it removed the
 hardest of the other items, so it is not representative of the rest.
 
 ## What it assumes

@@ -140,8 +140,8 @@ def test_without_control_items_accuracy_is_unknown(tmp_path: Path) -> None:
     assert "The accuracy cannot be measured" in " ".join(campaign.status().advice)
 
 
-def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
-    campaign = make_campaign(tmp_path, replace(PLAIN, audit=10, control=0.0))
+def test_the_holdout_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, holdout=10, control=0.0))
 
     arms: dict[str, str] = {}
     for _ in range(3):
@@ -149,8 +149,8 @@ def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> No
         answer_all(campaign)
         trained = campaign.train()
 
-    audit = [item for item, arm in arms.items() if arm == "audit"]
-    assert len(audit) == 10
+    holdout = [item for item, arm in arms.items() if arm == "holdout"]
+    assert len(holdout) == 10
     assert trained.labels == 50
 
     status = campaign.status()
@@ -159,10 +159,10 @@ def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> No
     assert status.labelled == 60
 
 
-def test_the_audit_set_leaves_half_of_the_items_for_training(tmp_path: Path) -> None:
-    campaign = make_campaign(tmp_path, replace(PLAIN, audit=5000))
+def test_the_holdout_leaves_half_of_the_items_for_training(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, holdout=5000))
     with campaign.reading() as view:
-        assert sum(row.audit for row in view.items.all()) == 60
+        assert sum(row.holdout for row in view.items.all()) == 60
     answer_all(campaign)
     assert campaign.train().labels == 15
 
@@ -410,7 +410,7 @@ def test_answers_are_charged_to_the_budget(tmp_path: Path) -> None:
         ({"kind": "sound"}, "No kind is called 'sound'"),
         ({"head": "liner"}, "No head is called 'liner'. Did you mean 'linear'"),
         ({"control": 1.0}, "control is 1.0"),
-        ({"audit": -1}, "audit is -1"),
+        ({"holdout": -1}, "holdout is -1"),
         ({"cost": -1.0}, "cost is -1.0"),
         ({"strategy": "ldms"}, "No strategy is called 'ldms'"),
         ({"options": {"rais": 3}}, "rais"),

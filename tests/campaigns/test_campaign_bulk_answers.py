@@ -350,23 +350,23 @@ def test_a_promise_is_not_kept_by_answers_in_bulk(tmp_path: Path) -> None:
         assert view.picks.count(PickState.OPEN) == 0
 
 
-def test_labels_of_the_audit_set_measure_only_if_they_are_blind(tmp_path: Path) -> None:
-    campaign = make(tmp_path, audit=30)
+def test_labels_of_the_holdout_measure_only_if_they_are_blind(tmp_path: Path) -> None:
+    campaign = make(tmp_path, holdout=30)
     with campaign.reading() as view:
-        audit = sorted(view.items.audit_set())
-    campaign.tell_all(audit, "a")
+        holdout = sorted(view.items.holdout())
+    campaign.tell_all(holdout, "a")
     state = campaign.load_state()
-    assert set(state.audit.values()) == {None}
+    assert set(state.holdout.values()) == {None}
 
     asked: set[str] = set()
     for _ in range(12):
         for question in campaign.ask(20):
             asked.add(question.item)
             campaign.tell(question.item, true_label(question.item))
-    assert set(audit) <= asked
+    assert set(holdout) <= asked
     state = campaign.load_state()
-    assert {state.keys[place]: label for place, label in state.audit.items()} == {
-        item: true_label(item) for item in audit
+    assert {state.keys[place]: label for place, label in state.holdout.items()} == {
+        item: true_label(item) for item in holdout
     }
 
 

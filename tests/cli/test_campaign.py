@@ -339,9 +339,9 @@ def test_labels_of_known_items_are_added_and_conflicts_reported(
     assert count_labels(campaign_file) == 4
 
 
-def test_a_short_audit_set_is_reported(items_file: Path) -> None:
-    printed = run_campaign("new", items_file, "--classes", "a,b", "--audit", 1000)
-    assert "The audit set has 30 instead of 1,000 items, because it holds at most half" in printed
+def test_a_short_holdout_is_reported(items_file: Path) -> None:
+    printed = run_campaign("new", items_file, "--classes", "a,b", "--holdout", 1000)
+    assert "The holdout has 30 instead of 1,000 items, because it holds at most half" in printed
 
 
 # ---- status

@@ -161,7 +161,7 @@ class PickArm(StrEnum):
     """By the strategy."""
     CONTROL = "control"
     """At random, to measure the model with; trained on as well."""
-    AUDIT = "audit"
+    HOLDOUT = "holdout"
     """At random and held out of training, to measure the model with."""
     FINISH = "finish"
     """At random from the items that no person had labelled when a model was frozen."""
@@ -554,8 +554,8 @@ class ItemDetails(ItemRow):
     """An item with its answers. Annotators see only their own answer."""
 
     content: ItemContent
-    audit: bool
-    """Whether the item is in the audit set, which measures accuracy and is never trained on."""
+    holdout: bool
+    """Whether the item is in the holdout, which measures accuracy and is never trained on."""
     withdrawn: bool
     """Whether the item was taken out of the campaign."""
     answers: list[Answer]
@@ -708,8 +708,8 @@ class ImportResult:
     """Conflicts: the id, the label that came, and the one that stays."""
     failed_items: tuple[tuple[str, str], ...] = ()
     """Links whose images could not be fetched, each with the reason."""
-    audit: int = 0
-    """The size of the audit set now, without withdrawn items."""
+    holdout: int = 0
+    """The size of the holdout now, without withdrawn items."""
     encoding: EncodingResult | None = None
     """How the items were encoded; None if all of them came with features."""
     left_out_files: dict[str, int] = field(default_factory=dict)
@@ -725,7 +725,7 @@ class ImportResult:
             for name, value in values.items()
             if isinstance(value, int | tuple)
         }
-        return replace(other, **{**sums, "audit": other.audit})
+        return replace(other, **{**sums, "holdout": other.holdout})
 
     def with_failed(self, errors: Mapping[str, str]) -> ImportResult:
         """Return it with the links that could not be fetched, and why."""
@@ -766,7 +766,7 @@ class Question:
     """The text, or the path of the image."""
     arm: str
     """``picked`` by the strategy, drawn at random as a ``control`` item or to ``finish``, or of the
-    ``audit`` set.
+    ``holdout``.
     """
     rank: int
     """Its position in the batch, from 1."""
@@ -991,8 +991,8 @@ class ModelRound:
     """The classes among those labels."""
     control: tuple[int, int]
     """Labelled control items: the number predicted correctly, and the total."""
-    audit: tuple[int, int]
-    """Labelled items of the audit set: the number predicted correctly, and the total."""
+    holdout: tuple[int, int]
+    """Labelled items of the holdout: the number predicted correctly, and the total."""
     kappa: float | None
     """Cohen's kappa with the predictions of the previous model; None for the first model."""
     changed: float | None
@@ -1150,7 +1150,7 @@ class SourceReport:
     items: int
     """Items that it has said something about, without withdrawn ones."""
     accuracy: AccuracyEstimate | None
-    """Share of its suggestions on control and audit items that equal the label.
+    """Share of its suggestions on control and holdout items that equal the label.
 
     Annotators did not see them there.
     """

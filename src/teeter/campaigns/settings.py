@@ -70,7 +70,7 @@ def setting(default: Any, help_text: str, **declared: Any) -> Any:
 class Settings:
     """The settings of a campaign, apart from its items and classes."""
 
-    # The kind, the folder and whether they are rows belong to the items, the seed and the audit set
+    # The kind, the folder and whether they are rows belong to the items, the seed and the holdout
     # to what was measured so far, and another encoder takes a new encoding of all items.
     kind: str = setting(
         "text",
@@ -107,7 +107,7 @@ class Settings:
         limits={"ge": 0, "lt": 1},
         must="the random share of a batch must be at least 0 and less than 1",
     )
-    audit: int = setting(
+    holdout: int = setting(
         0,
         "Number of random items set aside to measure accuracy, never used for training.",
         metavar="N",

@@ -174,7 +174,7 @@ def describe_model(model: StoredModel) -> ModelRound:
         labels=facts["labels"],
         classes=facts["classes"],
         control=tuple(facts["control"]),
-        audit=tuple(facts["audit"]),
+        holdout=tuple(facts["holdout"]),
         kappa=facts.get("kappa"),
         changed=facts.get("changed"),
         accuracy=estimate_model_accuracy(facts),
@@ -235,7 +235,7 @@ def _measure_progress(
         changed=changed,
         cost=cost,
         budget=settings.budget,
-        measurable=settings.control > 0 or settings.audit > 0,
+        measurable=settings.control > 0 or settings.holdout > 0,
     )
 
 

@@ -287,7 +287,7 @@ def new(
     an export has them in their original order and with their types.
 
     Control items (see --control) are drawn at random from all items, including those already
-    labelled. The audit set holds at most half of the items, and grows when you add items later.
+    labelled. The holdout holds at most half of the items, and grows when you add items later.
     Withdrawn items do not count in its size: the next items that you add fill it up again.
     When an annotator answers an item, the leases on their other items are renewed.
 
@@ -303,7 +303,7 @@ def new(
       teeter campaign new partly_labelled.csv --labels label
       teeter campaign new a.csv --text title,body --show customer --classes x,y
       teeter campaign new messages.csv --classes spam,ham --describe classes.toml
-      teeter campaign new photos/ --classes cat,dog,other --audit 100
+      teeter campaign new photos/ --classes cat,dog,other --holdout 100
     """
     # Before torch is imported, so that a mistake is reported at once.
     chosen = Settings(**settings)
@@ -1014,9 +1014,9 @@ def _report_creation(campaign: Campaign, items: Path, location: str) -> None:
         example = _describe_duplicate(campaign, result.duplicate_items[0])
         typer.echo(f"Skipped {count}, such as {example}.")
     report_conflicts(result)
-    if result.audit < campaign.settings.audit:
+    if result.holdout < campaign.settings.holdout:
         typer.echo(
-            f"The audit set has {result.audit:,} instead of {campaign.settings.audit:,} items, "
+            f"The holdout has {result.holdout:,} instead of {campaign.settings.holdout:,} items, "
             "because it holds at most half of all items."
         )
 

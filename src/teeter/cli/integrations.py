@@ -353,7 +353,7 @@ def sources(
 ) -> None:
     """List the sources of suggestions, and how often annotators agree with each.
 
-    The accuracy is measured on control and audit items, where annotators see no suggestion. The
+    The accuracy is measured on control and holdout items, where annotators see no suggestion. The
     last two columns compare labels of picked items with the suggestion, where it was shown and
     where it was not: a large difference means that suggestions influence annotators.
     """

@@ -165,7 +165,7 @@ BATCH = 20
 ROUNDS = 4
 """Trained models of a new sample."""
 
-AUDIT_SET = 60
+HOLDOUT = 60
 """Random items that are labelled first and never trained on. With so many, Progress shows a curve
 that rises with the labels; a handful of control items would show chance."""
 
@@ -225,7 +225,7 @@ def make_sample(
         # Not auto: the sample must look the same whatever is installed, and open within seconds.
         encoder=_ENCODERS[sample.kind],
         folder=folder_name,
-        audit=AUDIT_SET,
+        holdout=HOLDOUT,
         instructions=sample.instructions,
     )
     past = _PastClock(clock())
@@ -251,7 +251,7 @@ class _PastClock:
     """A clock that starts in the past and moves only by ``advance``."""
 
     def __init__(self, end: datetime) -> None:
-        duration = timedelta(seconds=_SECONDS_PER_ANSWER * (AUDIT_SET + BATCH * ROUNDS))
+        duration = timedelta(seconds=_SECONDS_PER_ANSWER * (HOLDOUT + BATCH * ROUNDS))
         self.now = end - duration
 
     def __call__(self) -> datetime:
@@ -273,12 +273,12 @@ def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_ste
     """
     classes = campaign.classes.names()
     with campaign.reading() as view:
-        audit_ids = view.items.audit_set()
-        audit_items = view.items.by_id(sorted(audit_ids))
+        holdout_ids = view.items.holdout()
+        holdout_items = view.items.by_id(sorted(holdout_ids))
     _answer(
         campaign,
         clock,
-        {item_id: labels[str(item.content)] for item_id, item in audit_items.items()},
+        {item_id: labels[str(item.content)] for item_id, item in holdout_items.items()},
     )
 
     answer_count = 0

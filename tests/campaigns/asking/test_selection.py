@@ -1,5 +1,5 @@
 """Batches: picks of the strategy, control items drawn from all items, and items of
-the audit set.
+the holdout.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ def control_items(campaign: Campaign) -> set[str]:
         return view.picks.control_items()
 
 
-def audit_set(campaign: Campaign) -> set[int]:
+def holdout_items(campaign: Campaign) -> set[int]:
     with campaign.reading() as view:
-        return {item_number(item) for item in view.items.audit_set()}
+        return {item_number(item) for item in view.items.holdout()}
 
 
 @pytest.mark.parametrize(
     ("seeds", "lowest", "highest"), [(3, 11, 28), pytest.param(30, 15, 24, marks=pytest.mark.slow)]
 )
-def test_the_audit_set_is_asked_in_random_order(
+def test_the_holdout_is_asked_in_random_order(
     seeds: int, lowest: float, highest: float, tmp_path: Path
 ) -> None:
     positions: list[int] = []
     for seed in range(seeds):
-        settings = replace(SETTINGS, audit=40, seed=seed)
+        settings = replace(SETTINGS, holdout=40, seed=seed)
         campaign = create_campaign(tmp_path, settings, draw_features(100, 2), f"c{seed}")
-        asked = [question.item for question in campaign.ask(20) if question.arm == "audit"]
+        asked = [question.item for question in campaign.ask(20) if question.arm == "holdout"]
         assert len(asked) == 5
-        audit = sorted(audit_set(campaign))
-        positions += [audit.index(item_number(item)) for item in asked]
+        holdout = sorted(holdout_items(campaign))
+        positions += [holdout.index(item_number(item)) for item in asked]
         campaign.database.close()
 
     assert lowest < np.mean(positions) < highest, "of 40 in random order, the mean is 19.5"
 
 
 @pytest.mark.slow
-def test_asked_one_by_one_every_fourth_item_is_of_the_audit_set(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, audit=50, strategy="random")
+def test_asked_one_by_one_every_fourth_item_is_of_the_holdout(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, holdout=50, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(200))
 
     arms = []
     for _ in range(40):
         arms += label_batch(campaign, np.zeros(200, np.int64), 1, train=False)
 
-    assert 4 <= arms.count("audit") <= 18
+    assert 4 <= arms.count("holdout") <= 18
 
 
 @pytest.mark.slow
-def test_the_audit_set_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, audit=20, strategy="random")
+def test_the_holdout_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, holdout=20, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(40))
 
     count = 0

@@ -437,9 +437,9 @@ def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
 
 
 @pytest.mark.slow
-def test_audit_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
+def test_holdout_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     # The strategy could not pick them, so they are not like what it left over.
-    campaign = make_campaign(tmp_path, items, control=0.0, audit=100)
+    campaign = make_campaign(tmp_path, items, control=0.0, holdout=100)
     label_batches(campaign, items, 6, size=20)
 
     assert campaign.finish.look().draws == 0

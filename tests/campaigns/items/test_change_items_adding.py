@@ -124,7 +124,7 @@ def test_imported_labels_cost_nothing_and_are_not_undone(tmp_path: Path) -> None
 
 
 def test_another_process_can_add_items_while_a_campaign_is_open(tmp_path: Path) -> None:
-    campaign = create_campaign(tmp_path, Settings(kind="features", audit=8), 10)
+    campaign = create_campaign(tmp_path, Settings(kind="features", holdout=8), 10)
     campaign.ask(2)
     other = Campaign.open(tmp_path / "c.teeter")
 
@@ -253,76 +253,77 @@ def test_the_history_has_every_item_and_every_pick(
         campaign.train()
 
 
-def audit_set(campaign: Campaign) -> set[int]:
+def holdout_items(campaign: Campaign) -> set[int]:
     with campaign.reading() as view:
-        return {int(item[1:]) for item in view.items.audit_set()}
+        return {int(item[1:]) for item in view.items.holdout()}
 
 
 @pytest.mark.slow
-def test_items_added_later_enter_the_audit_set_in_proportion(tmp_path: Path) -> None:
-    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=50), 200)
-    assert len(audit_set(campaign)) == 50
+def test_items_added_later_enter_the_holdout_in_proportion(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, holdout=50), 200)
+    assert len(holdout_items(campaign)) == 50
 
     added = campaign.add(make_items(200, 800))
-    assert added.audit == len(audit_set(campaign)) == 200
-    assert len([k for k in audit_set(campaign) if k >= 200]) == 150
+    assert added.holdout == len(holdout_items(campaign)) == 200
+    assert len([k for k in holdout_items(campaign) if k >= 200]) == 150
 
     for k in range(800, 840):
         campaign.add(make_items(k, k + 1))
-    assert 2 <= len(audit_set(campaign)) - 200 <= 20, "one in four of those added one by one, too"
+    n_later = len(holdout_items(campaign)) - 200
+    assert 2 <= n_later <= 20, "one in four of those added one by one, too"
 
 
-def test_a_full_audit_set_stays_and_has_no_items_with_a_label(tmp_path: Path) -> None:
+def test_a_full_holdout_stays_and_has_no_items_with_a_label(tmp_path: Path) -> None:
     campaign = Campaign.make(
-        [], ("a", "b"), at=tmp_path / "c.teeter", settings=replace(SETTINGS, audit=30)
+        [], ("a", "b"), at=tmp_path / "c.teeter", settings=replace(SETTINGS, holdout=30)
     )
     items = make_items(0, 100)
     for item in items[:60]:
         item["label"] = "a"
     campaign.add(items)
-    before = audit_set(campaign)
+    before = holdout_items(campaign)
     assert len(before) == 30
     assert min(before) >= 60
 
     campaign.add(items)
 
-    assert audit_set(campaign) == before
+    assert holdout_items(campaign) == before
 
 
-def test_an_audit_set_grows_to_its_size_but_never_beyond_half_of_all_items(tmp_path: Path) -> None:
-    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 10)
-    assert len(audit_set(campaign)) == 5
+def test_a_holdout_grows_to_its_size_but_never_beyond_half_of_all_items(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, holdout=20), 10)
+    assert len(holdout_items(campaign)) == 5
 
     for count, expected in ((14, 7), (30, 15), (60, 20)):
         campaign.add(make_items(0, count))
-        assert len(audit_set(campaign)) == expected
+        assert len(holdout_items(campaign)) == expected
 
 
-def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path) -> None:
-    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
-    audit_items = sorted(audit_set(campaign))
-    training_items = sorted(set(range(40)) - set(audit_items))
-    withdrawn = {*audit_items[:8], *training_items[:2]}
+def test_withdrawn_items_do_not_count_in_the_size_of_a_holdout(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, holdout=20), 40)
+    holdout = sorted(holdout_items(campaign))
+    training_items = sorted(set(range(40)) - set(holdout))
+    withdrawn = {*holdout[:8], *training_items[:2]}
     campaign.items.withdraw([f"i{k}" for k in withdrawn])
 
     added = campaign.add(make_items(40, 41))
 
     # Half of the 31 items that are in the campaign.
-    measured = audit_set(campaign) - withdrawn
-    assert added.audit == len(measured) == 15
-    assert campaign.add(make_items(41, 72)).audit == 30, "a set that was full grows in proportion"
+    measured = holdout_items(campaign) - withdrawn
+    assert added.holdout == len(measured) == 15
+    assert campaign.add(make_items(41, 72)).holdout == 30, "a set that was full grows in proportion"
 
     campaign.items.put_back([f"i{k}" for k in withdrawn])
-    assert len(audit_set(campaign)) == 38, "items that are put back are still in it"
+    assert len(holdout_items(campaign)) == 38, "items that are put back are still in it"
 
 
-def test_an_audit_set_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_path: Path) -> None:
-    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
-    training_items = sorted(set(range(40)) - audit_set(campaign))
+def test_a_holdout_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, holdout=20), 40)
+    training_items = sorted(set(range(40)) - holdout_items(campaign))
     campaign.items.withdraw([f"i{k}" for k in training_items[:10]])
 
-    assert campaign.add(make_items(40, 50)).audit == 20, "half of the 40 items that are left"
-    assert campaign.add(make_items(50, 60)).audit == 25
+    assert campaign.add(make_items(40, 50)).holdout == 20, "half of the 40 items that are left"
+    assert campaign.add(make_items(50, 60)).holdout == 25
 
 
 def test_a_campaign_is_created_with_all_its_items_or_not_at_all(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_a_killed_creation_leaves_no_campaign_and_the_next_one_removes_its_files
             report("writing")
             signal.pause()
 
-        monkeypatch.setattr(change_items, "_extend_audit_set", pause)
+        monkeypatch.setattr(change_items, "_extend_holdout", pause)
         Campaign.make(make_items(0, 5), ("a", "b"), at=path, settings=SETTINGS).database.close()
 
     assert kill_after(create, 1) == ["writing"]
@@ -372,10 +373,10 @@ def test_a_killed_creation_leaves_no_campaign_and_the_next_one_removes_its_files
 
 def test_a_campaign_is_created_on_a_server_under_its_name(tmp_path: Path) -> None:
     url = shared_server().new_database()
-    settings = replace(SETTINGS, audit=4, seed=3)
+    settings = replace(SETTINGS, holdout=4, seed=3)
 
     campaign = Campaign.make(make_items(0, 20), ("a", "b"), at=f"{url}#points", settings=settings)
-    assert (campaign.imported.new, campaign.imported.audit) == (20, 4)
+    assert (campaign.imported.new, campaign.imported.holdout) == (20, 4)
     campaign.database.close()
 
     campaign = Campaign.open(f"{url}#points")

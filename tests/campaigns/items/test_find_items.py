@@ -172,7 +172,7 @@ def test_texts_are_found_by_meaning_with_the_encoder_of_the_campaign(tmp_path: P
 
 
 def test_predictions_of_items_that_wait_for_a_blind_answer_are_not_shown(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, control=0.5, audit=10)
+    settings = replace(SETTINGS, control=0.5, holdout=10)
     campaign = create_campaign(tmp_path, settings, FEATURES)
     for question in campaign.ask(40):
         campaign.tell(question.item, "ab"[int(FEATURES[int(question.item[1:]), 0] > 0)])
@@ -180,15 +180,15 @@ def test_predictions_of_items_that_wait_for_a_blind_answer_are_not_shown(tmp_pat
     blind = {question.item for question in campaign.ask(10) if question.arm is not PickArm.PICKED}
     with campaign.reading() as view:
         answered = {answer.item for answer in view.answers.live()}
-        audit = set(view.items.audit_set()) - answered
+        holdout = set(view.items.holdout()) - answered
 
     hidden = {row.item for row in campaign.items.find() if row.predicted is None}
     assert blind
-    assert hidden == blind | audit
+    assert hidden == blind | holdout
     assert hidden.isdisjoint(find(campaign, predicted="a") + find(campaign, predicted="b")), (
         "a filter does not tell either"
     )
-    control = sorted(blind - audit)[0]
+    control = sorted(blind - holdout)[0]
     assert campaign.items.get(control).predicted is None
     campaign.tell_all([control], "a")
     assert campaign.items.get(control).predicted is None, "it must still be answered blind"

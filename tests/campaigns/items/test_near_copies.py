@@ -222,7 +222,7 @@ def test_the_copies_of_a_judged_item_are_held_out_with_it(tmp_path: Path) -> Non
 
 def test_an_answer_that_was_given_as_a_copy_never_measures(tmp_path: Path) -> None:
     campaign = create_campaign(
-        tmp_path, replace(COPYING, control=0.5, audit=20), grouped_features(30, 4)
+        tmp_path, replace(COPYING, control=0.5, holdout=20), grouped_features(30, 4)
     )
     blind: set[str] = set()
     for _ in range(6):
@@ -238,9 +238,11 @@ def test_an_answer_that_was_given_as_a_copy_never_measures(tmp_path: Path) -> No
         measured -= {state.keys[place] for place in state.in_view}
         assert measured <= blind
         assert model.control[1] == len(measured)
-        audited = {state.keys[place] for place, label in state.audit.items() if label is not None}
-        assert audited <= blind
-        assert model.audit[1] == len(audited)
+        held_out = {
+            state.keys[place] for place, label in state.holdout.items() if label is not None
+        }
+        assert held_out <= blind
+        assert model.holdout[1] == len(held_out)
 
 
 @pytest.mark.parametrize("seeds", [6, pytest.param(300, marks=pytest.mark.slow)])

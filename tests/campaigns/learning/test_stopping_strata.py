@@ -89,7 +89,7 @@ def test_one_stratum_is_the_plain_estimate() -> None:
         47, 50, share_judged=0.2
     )
     assert estimate_by_strata([(1.0, 0, 0)]) is None
-    facts = {"audit": [0, 0], "control": [47, 50], "labels": 100}
+    facts = {"holdout": [0, 0], "control": [47, 50], "labels": 100}
     assert estimate_model_accuracy(facts) == estimate_accuracy(47, 50, share_judged=0.5)
     facts["strata"] = [(0.6, 20, 20), (0.4, 27, 30)]
     estimate = estimate_model_accuracy(facts)

@@ -131,13 +131,13 @@ def test_the_accuracy_is_that_of_the_newest_model(
     campaign.database.close()
 
 
-def test_labels_of_the_audit_set_are_never_known(tmp_path: Path) -> None:
+def test_labels_of_the_holdout_are_never_known(tmp_path: Path) -> None:
     features, labels = draw_classes(120)
-    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=40), features)
+    campaign = create_campaign(tmp_path, replace(SETTINGS, holdout=40), features)
     with campaign.reading() as view:
-        audit = {item_number(item) for item in view.items.audit_set()}
-    others = [row for row in range(120) if row not in audit]
-    for row in [*audit, *others[:10]]:
+        holdout = {item_number(item) for item in view.items.holdout()}
+    others = [row for row in range(120) if row not in holdout]
+    for row in [*holdout, *others[:10]]:
         campaign.tell(f"i{row}", "ab"[labels[row]])
     campaign.train()
     before = newest_arrays(campaign)["weight"]
@@ -146,7 +146,7 @@ def test_labels_of_the_audit_set_are_never_known(tmp_path: Path) -> None:
     assert "10 labels and 110 unlabelled items" in learned
 
     # Another model is trained with a new seed, which a head does not depend on.
-    for row in audit:
+    for row in holdout:
         campaign.tell(f"i{row}", "ba"[labels[row]])
     campaign.train()
     np.testing.assert_array_equal(newest_arrays(campaign)["weight"], before)

@@ -121,21 +121,21 @@ def test_answers_with_a_prediction_in_view_do_not_count(tmp_path: Path) -> None:
     assert campaign.review.confusion() == []
 
 
-def test_the_larger_of_audit_set_and_control_items_counts(tmp_path: Path) -> None:
+def test_the_larger_of_holdout_and_control_items_counts(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, control=0.2), FEATURES)
     items = [f"i{k}" for k in range(60)]
     with campaign.writing() as change:
-        change.items.add_to_audit_set(items, "me")
+        change.items.add_to_holdout(items, "me")
     for item in items:
         campaign.tell(item, true_label(item))
     label_rounds(campaign)
 
     model = campaign.newest_model()
     assert model is not None
-    assert model.audit[1] > model.control[1] > 0
+    assert model.holdout[1] > model.control[1] > 0
     rows = campaign.review.confusion()
-    assert sum(row.predicted.get(row.label, 0) for row in rows) == model.audit[0]
-    assert sum(sum(row.predicted.values()) for row in rows) == model.audit[1]
+    assert sum(row.predicted.get(row.label, 0) for row in rows) == model.holdout[0]
+    assert sum(sum(row.predicted.values()) for row in rows) == model.holdout[1]
 
 
 def test_models_of_earlier_versions_and_missing_features_give_none(

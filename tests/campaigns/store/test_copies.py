@@ -44,7 +44,7 @@ def new_location(tmp_path: Path) -> Location:
 def create_used_campaign(location: str) -> Campaign:
     """Create a campaign with answers changed and undone, batches, a model and an audit set."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    settings = Settings(kind="features", audit=5, seed=7)
+    settings = Settings(kind="features", holdout=5, seed=7)
     campaign = Campaign.make([], ["left", "right"], at=location, name="points", settings=settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
 
@@ -76,7 +76,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
             "settings": view.settings,
             "classes": view.classes.names(),
             "items": [
-                (item.item_id, item.content, item.audit, item.added) for item in view.items.all()
+                (item.item_id, item.content, item.holdout, item.added) for item in view.items.all()
             ],
             "features": vectors.tobytes(),
             "answers": view.answers.live(),

@@ -170,6 +170,45 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
     described.database.close()
 
 
+def test_the_audit_set_of_an_older_file_is_the_holdout(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(DATA / "schema_13.teeter", path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """
+            UPDATE items SET audit = 1 WHERE id IN (SELECT item_id FROM picks LIMIT 5);
+            UPDATE picks SET arm = 'audit' WHERE id IN (SELECT id FROM picks LIMIT 5);
+            UPDATE campaigns SET settings = replace(settings, '"audit": 0', '"audit": 5');
+            INSERT INTO history (campaign_id, at, who, what, detail)
+                VALUES (1, '', 'me', 'audit', '{"items": ["n1"]}');
+            UPDATE history SET detail = '{"picks": [{"item": "n1", "arm": "audit"}]}'
+                WHERE id = (SELECT min(id) FROM history WHERE what = 'asked');
+            INSERT INTO history (campaign_id, at, who, what, detail)
+                VALUES (1, '', 'me', 'columns changed', '{"audit": "a column of the user"}');
+            """
+        )
+        connection.commit()
+
+    campaign = Campaign.open(path, "small")
+    assert campaign.settings.holdout == 5
+    with campaign.reading() as view:
+        assert len(view.items.holdout()) == 5
+        lines = view.history.lines()
+        assert [model.facts["holdout"] for model in view.models.summaries()] == [[0, 0]]
+    campaign.database.close()
+
+    by_change = {line["what"]: line for line in lines}
+    assert "audit" not in by_change
+    assert by_change["holdout"]["items"] == ["n1"]
+    assert by_change["columns changed"]["audit"] == "a column of the user"
+    assert next(line for line in lines if line["what"] == "created")["holdout"] == 0
+    asked = next(line for line in lines if line["what"] == "asked")
+    assert asked["picks"] == [{"item": "n1", "arm": "holdout"}]
+    with closing(sqlite3.connect(path)) as connection:
+        arms = connection.execute("SELECT count(*) FROM picks WHERE arm = 'holdout'")
+        assert arms.fetchone() == (5,)
+
+
 def count_rows(path: Path) -> dict[str, int]:
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("select name from sqlite_master where type = 'table'")

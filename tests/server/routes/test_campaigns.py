@@ -124,7 +124,7 @@ def test_a_campaign_that_is_created_again_by_the_same_request_is_there_once(
         client.get(f"/api/v1/jobs/{started.json()['job']}")
         assert create("people", table).json() == started.json()
 
-        for other in (create("people", table + b"x,y\n"), create("people", table, audit="5")):
+        for other in (create("people", table + b"x,y\n"), create("people", table, holdout="5")):
             assert other.status_code == 422
             assert "There is already a campaign called people" in other.json()["detail"]
 

@@ -53,7 +53,7 @@ def test_the_last_round_has_the_accuracy_of_the_campaign(labelled: LabelledCampa
         query = "select facts from models order by version desc limit 1"
         (stored,) = database.execute(query).fetchone()
         # An audit set that has hardly been labelled: the larger control set counts.
-        counts = {"audit": [0, 1], "control": [9, 12], "strata": [[1.0, 9, 12]]}
+        counts = {"holdout": [0, 1], "control": [9, 12], "strata": [[1.0, 9, 12]]}
         facts = json.dumps({**json.loads(stored), **counts})
         database.execute("update models set facts = ?", [facts])
         database.commit()
@@ -62,7 +62,7 @@ def test_the_last_round_has_the_accuracy_of_the_campaign(labelled: LabelledCampa
     last_round = progress["rounds"][-1]
     assert last_round["accuracy"]["share"] == 9 / 12
     assert last_round["accuracy"]["total"] == 12
-    assert (last_round["audit"], last_round["control"]) == ([0, 1], [9, 12])
+    assert (last_round["holdout"], last_round["control"]) == ([0, 1], [9, 12])
     assert progress["status"]["accuracy"]["right"] == 9
 
 

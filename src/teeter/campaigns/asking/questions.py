@@ -48,7 +48,7 @@ def open_questions(
             shown = _show_pick(pick, view.settings)
             suggestion = None
             explanation = None
-            # Control, audit and shared items are labelled without the model's opinion.
+            # Control, holdout and shared items are labelled without the model's opinion.
             if not shown.is_blind:
                 suggestion = suggestions.get(pick.item)
                 explanation = explanations.get(pick.item)

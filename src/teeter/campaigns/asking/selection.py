@@ -1,7 +1,7 @@
 """Choose the items of a batch, with reasons, and find labels that may be wrong.
 
 A batch mixes three groups: picks of the strategy, control items drawn at random from all items, and
-a few items of the audit set. Accuracy is measured on the random ones only, because picks of a
+a few items of the holdout. Accuracy is measured on the random ones only, because picks of a
 strategy are harder than the average item. While random items are drawn to let the model label the
 rest (see ``finish``), a batch has only these.
 """
@@ -40,8 +40,8 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 CHECKED_SHARE = 0.1
 """At most this share of a batch asks again about items that were answered in bulk."""
 
-ITEMS_PER_AUDIT_ITEM = 4
-"""On average, one in so many items of a batch is of the audit set."""
+ITEMS_PER_HOLDOUT_ITEM = 4
+"""On average, one in so many items of a batch is of the holdout."""
 
 
 def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pick]:
@@ -72,17 +72,17 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     # The number of batches makes each batch random, and the same after a restart.
     seed = stream(settings.seed, "batch", state.batches).initial_seed()
     generator = np.random.default_rng(seed)
-    available, waiting_audit = _find_available(state, settings)
+    available, waiting_holdout = _find_available(state, settings)
 
     # Rounding up at random keeps the shares exact on average, for batches of any size.
-    audit_count = int(n / ITEMS_PER_AUDIT_ITEM + generator.random())
-    # If other items run out, the audit set fills the batch.
-    audit_count = max(audit_count, n - len(available))
-    audit = waiting_audit[: min(audit_count, n)]
-    checks = sorted(state.checks - state.control - state.audit.keys())
-    n_checks = min(math.ceil(CHECKED_SHARE * n), n - len(audit))
+    holdout_count = int(n / ITEMS_PER_HOLDOUT_ITEM + generator.random())
+    # If other items run out, the holdout fills the batch.
+    holdout_count = max(holdout_count, n - len(available))
+    holdout = waiting_holdout[: min(holdout_count, n)]
+    checks = sorted(state.checks - state.control - state.holdout.keys())
+    n_checks = min(math.ceil(CHECKED_SHARE * n), n - len(holdout))
     checks = checks[:n_checks]
-    n_left = min(n - len(audit) - len(checks), len(available))
+    n_left = min(n - len(holdout) - len(checks), len(available))
 
     control_count = int(settings.control * n_left + generator.random())
     control, already_known = _draw_control(
@@ -106,7 +106,7 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
 
     arms = dict.fromkeys(checks, PickArm.CHECK)
     arms |= dict.fromkeys(control, PickArm.CONTROL)
-    arms |= dict.fromkeys(audit, PickArm.AUDIT)
+    arms |= dict.fromkeys(holdout, PickArm.HOLDOUT)
     random_items = list(arms)
     order = list(picked)
     for random_item in random_items:
@@ -138,10 +138,10 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
 
 
 def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integers, list[int]]:
-    """Return the places that can be picked, and the audit items that wait for a label.
+    """Return the places that can be picked, and the holdout items that wait for a label.
 
-    The audit items are in one random order that does not depend on the batch, so that any number of
-    them is a random sample.
+    The holdout items are in one random order that does not depend on the batch, so that any number
+    of them is a random sample.
     """
     n_items = len(state.keys)
     taken = state.taken
@@ -149,18 +149,18 @@ def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integer
     if all(place in taken for place in range(n_items)):
         taken -= state.skipped
 
-    # Audit items never train a model, so a strategy must not spend its picks on them.
-    unavailable = taken | set(state.audit)
+    # Holdout items never train a model, so a strategy must not spend its picks on them.
+    unavailable = taken | set(state.holdout)
     available = [place for place in range(n_items) if place not in unavailable]
 
     sort_keys = {}
-    for place, label in state.audit.items():
+    for place, label in state.holdout.items():
         if label is None and (place not in taken or place in state.repeatable):
-            item_stream = stream(settings.seed, "audit order", state.keys[place])
+            item_stream = stream(settings.seed, "holdout order", state.keys[place])
             sort_keys[place] = item_stream.initial_seed()
 
-    waiting_audit = sorted(sort_keys, key=sort_keys.__getitem__)
-    return np.array(available, dtype=np.int64), waiting_audit
+    waiting_holdout = sorted(sort_keys, key=sort_keys.__getitem__)
+    return np.array(available, dtype=np.int64), waiting_holdout
 
 
 def _draw_control(
@@ -171,7 +171,7 @@ def _draw_control(
     *,
     n_left: int,
 ) -> tuple[list[int], list[int]]:
-    """Draw control items from all items that are not control or audit items yet.
+    """Draw control items from all items that are not control or holdout items yet.
 
     Args:
         state: The items and what is known about them.
@@ -190,7 +190,7 @@ def _draw_control(
     skipped_before = sorted(can_be_asked & not_measured)[:n_left]
     room = n_left - len(skipped_before)
 
-    drawn_before = state.control | set(state.audit)
+    drawn_before = state.control | set(state.holdout)
     candidates = [place for place in range(len(state.keys)) if place not in drawn_before]
 
     drawn = []
@@ -216,13 +216,13 @@ def _draw_control(
 def _one_of_each_group(state: RoundState, candidates: Integers) -> Integers:
     """Return one candidate of each group of near copies of which none is asked or answered.
 
-    Control and audit items do not count as asked: an item that measures the model must have as many
-    near copies among the labels as any other item has.
+    Control and holdout items do not count as asked: an item that measures the model must have as
+    many near copies among the labels as any other item has.
     """
     if state.near_copies is None:
         return candidates
 
-    asked = state.taken - state.control - state.audit.keys() - state.withdrawn
+    asked = state.taken - state.control - state.holdout.keys() - state.withdrawn
     asked_groups = state.near_copies[sorted(asked)]
     groups, first = np.unique(state.near_copies[candidates], return_index=True)
     is_new = ~np.isin(groups, asked_groups)
@@ -239,7 +239,7 @@ def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: i
     # model has learned from them yet. Random items stay unknown to it, as when it was trained.
     known = set(picker.pool.labelled.tolist())
     waiting = state.taken - state.skipped - state.left_out
-    waiting -= state.random | state.audit.keys() | known
+    waiting -= state.random | state.holdout.keys() | known
 
     # A learner excludes rows instead of being given some: its notes then refer to places.
     places = np.arange(len(state.keys))

@@ -7,7 +7,7 @@ If enough control items were drawn since an older model was trained, that model 
 and those control items are the first draws. They tell the truth about the items that no person had
 labelled when the model was trained: control items are drawn from all items, and one that was
 labelled before its draw counts with its label. Control items from before the model do not count,
-and neither does the audit set. The strategy could not pick those, but did pick from the rest, so
+and neither does the holdout. The strategy could not pick those, but did pick from the rest, so
 that they are harder or easier than the rest on average.
 """
 
@@ -307,7 +307,7 @@ def _order_draws(
         settled |= view.decisions.items_decided_until(model.trained)
         settled |= view.items.withdrawn(until=model.trained)
         # No control item can be drawn from these, so control items do not speak for them.
-        settled |= set(drawn_controls[:n_before]) | view.items.audit_set()
+        settled |= set(drawn_controls[:n_before]) | view.items.holdout()
     else:
         # What was labelled since the model was trained needs no model either.
         settled = _settled_items(view)

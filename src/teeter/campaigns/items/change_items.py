@@ -1,6 +1,6 @@
 """Add items to a campaign, change them when it has begun, take them out of it, and put them back.
 
-Adding skips duplicates, records labels, draws the audit set and stores features. An encoder is
+Adding skips duplicates, records labels, draws the holdout and stores features. An encoder is
 loaded and fitted before anything is written, so that an error leaves nothing behind. Then the items
 are stored in one transaction, and encoded afterwards, part by part.
 
@@ -138,7 +138,7 @@ def store_items(
                 store_encoding(change, prepared)
 
             labelled, conflicts = _write_labels(change, labels)
-            audit = _extend_audit_set(change, len(added), who)
+            holdout = _extend_holdout(change, len(added), who)
 
         result = ImportResult(
             new=len(added),
@@ -147,7 +147,7 @@ def store_items(
             conflicts=len(conflicts),
             duplicate_items=tuple(duplicates),
             conflicting_items=tuple(conflicts),
-            audit=audit,
+            holdout=holdout,
         )
         return result, prepared
 
@@ -261,37 +261,37 @@ def _write_labels(
     return count, conflicts
 
 
-def _extend_audit_set(
+def _extend_holdout(
     change: Writing,
     n_added: int,
     who: str,
 ) -> int:
-    """Draw items for the audit set from those without an answer, and return its size.
+    """Draw items for the holdout from those without an answer, and return its size.
 
-    At least half of all items are left to train on. An audit set that had its full size grows in
+    At least half of all items are left to train on. A holdout that had its full size grows in
     proportion to the items, so that it stays a random sample of all. Withdrawn items are never
     measured, so they count neither in its size nor as items.
 
     Args:
         n_added: How many items the import has added. They are the last ones.
     """
-    if not change.settings.audit:
+    if not change.settings.holdout:
         return 0
 
     stored = change.items.all()
     items = [item for item in stored if item.withdrawn is None]
-    size = sum(item.audit for item in items)
+    size = sum(item.holdout for item in items)
 
     # An item with an answer may have been trained on, or was picked because it is hard.
     answered = {answer.item for answer in change.answers.live()}
-    unseen = [item for item in items if not item.audit and item.item_id not in answered]
-    seed = stream_seed(change.settings.seed, "audit", len(stored))
+    unseen = [item for item in items if not item.holdout and item.item_id not in answered]
+    seed = stream_seed(change.settings.seed, "holdout", len(stored))
     generator = np.random.default_rng(seed)
     drawn: list[StoredItem] = []
 
     # With withdrawn items: a set that was full still grows in proportion after a withdrawal.
     n_before = len(items) - n_added
-    was_full = sum(item.audit for item in stored) >= change.settings.audit
+    was_full = sum(item.holdout for item in stored) >= change.settings.holdout
     if was_full and n_before:
         # Rounding up at random keeps the share on average, also for items that come one by one.
         growth = int(size / n_before * n_added + generator.random())
@@ -302,7 +302,7 @@ def _extend_audit_set(
         unseen_added = [item for item in unseen if item.item_id in added]
         drawn += _draw(unseen_added, growth, generator)
 
-    full_size = min(change.settings.audit, len(items) // 2)
+    full_size = min(change.settings.holdout, len(items) // 2)
     missing = full_size - size - len(drawn)
     if missing > 0:
         taken = {item.item_id for item in drawn}
@@ -312,7 +312,7 @@ def _extend_audit_set(
     if drawn:
         drawn.sort(key=lambda item: item.row_id)
         item_ids = [item.item_id for item in drawn]
-        change.items.add_to_audit_set(item_ids, who)
+        change.items.add_to_holdout(item_ids, who)
     return size + len(drawn)
 
 

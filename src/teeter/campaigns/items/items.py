@@ -589,7 +589,7 @@ class Items(Part):
         return ItemDetails(
             **vars(summary),
             content=content,
-            audit=row.audit,
+            holdout=row.holdout,
             withdrawn=row.withdrawn is not None,
             answers=answers,
             row=columns,

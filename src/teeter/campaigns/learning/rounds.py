@@ -62,9 +62,9 @@ class RoundState:
     """(N, D), scaled."""
     classes: tuple[str, ...]
     labels: dict[int, str]
-    """The labels by place, without those of the audit set."""
-    audit: dict[int, str | None]
-    """The audit set by place, with its labels; None for no label yet."""
+    """The labels by place, without those of the holdout."""
+    holdout: dict[int, str | None]
+    """The holdout by place, with its labels; None for no label yet."""
     control: frozenset[int]
     """Places of the control items, labelled or not."""
     random: frozenset[int]
@@ -112,7 +112,7 @@ class RoundState:
     checks: frozenset[int] = frozenset()
     """Those of them that were answered in bulk and are to be checked."""
     several: bool = False
-    """Whether items may have several labels. ``labels`` and ``audit`` then have texts of sets."""
+    """Whether items may have several labels. ``labels`` and ``holdout`` then have texts of sets."""
     unreadable: frozenset[int] = frozenset()
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
@@ -157,7 +157,7 @@ class RoundStateReader:
         with self._store.reading() as view:
             settings = view.settings
             pool = self.read_pool(view)
-            audit_set = view.items.audit_set()
+            holdout_items = view.items.holdout()
             snapshot = read_snapshot(view)
             assigned = view.picks.open_or_ready_items()
             control_items = view.picks.control_items()
@@ -193,13 +193,13 @@ class RoundStateReader:
 
         left_out_items = snapshot.left_out | pool.unreadable
         left_out = rows_of(left_out_items)
-        audit_rows = rows_of(audit_set) - left_out
+        holdout_rows = rows_of(holdout_items) - left_out
         labels = {}
         for item, label in snapshot.labels.items():
             if item in row_of_item:
                 labels[row_of_item[item]] = label
 
-        held_out = audit_rows | left_out
+        held_out = holdout_rows | left_out
         training_labels = {row: label for row, label in labels.items() if row not in held_out}
 
         # Skipped items are kept apart: they come back when nothing else is left.
@@ -215,11 +215,11 @@ class RoundStateReader:
         if model is not None:
             version = model.version
             weights = rescale_model(model.weights, pool.scaler)
-        audit: dict[int, str | None] = {}
-        for row in sorted(audit_rows):
-            audit[row] = labels.get(row)
+        holdout: dict[int, str | None] = {}
+        for row in sorted(holdout_rows):
+            holdout[row] = labels.get(row)
             if pool.keys[row] in snapshot.in_view:
-                audit[row] = None
+                holdout[row] = None
         groups = None
         if near_copies is not None:
             groups = near_copies.first_rows(pool.keys)
@@ -234,7 +234,7 @@ class RoundStateReader:
             features=pool.features,
             classes=tuple(classes),
             labels=training_labels,
-            audit=audit,
+            holdout=holdout,
             control=rows_of(control_items),
             random=rows_of(random_items),
             taken=rows_of(settled | skipped),

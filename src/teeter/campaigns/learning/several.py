@@ -55,7 +55,7 @@ _RANDOM_FOLDS = 10
 
 
 def train_several(state: RoundState) -> tuple[bytes, ModelFacts]:
-    """Train a model on all labels except those of the audit set, as ``train_model`` does.
+    """Train a model on all labels except those of the holdout, as ``train_model`` does.
 
     A prediction is right if the whole set of labels is. Beside that, ``facts["by_label"]`` counts
     for each label the random items that have it and are predicted to, that are predicted to, and
@@ -101,7 +101,7 @@ def train_several(state: RoundState) -> tuple[bytes, ModelFacts]:
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
         "control": [int(is_random_right.sum()), len(random_rows)],
-        "audit": _measure_audit(state, predicted),
+        "holdout": _measure_holdout(state, predicted),
         "out_of_fold": [int(is_right_out_of_fold.sum()), len(places)],
         "most_frequent": int(set_sizes.max()),
         "mean_recall": float(recalls.mean()),
@@ -319,9 +319,9 @@ def _split_randomly(rows: Integers) -> list[Integers]:
     return [part for part in np.array_split(order, _RANDOM_FOLDS) if len(part)]
 
 
-def _measure_audit(state: RoundState, predicted: Marks) -> list[int]:
-    """Count the labelled items of the audit set, and those whose whole set is predicted."""
-    labelled = {place: label for place, label in state.audit.items() if label is not None}
+def _measure_holdout(state: RoundState, predicted: Marks) -> list[int]:
+    """Count the labelled items of the holdout, and those whose whole set is predicted."""
+    labelled = {place: label for place, label in state.holdout.items() if label is not None}
     names = join_marked(predicted[list(labelled)], state.classes)
     right = 0
     for name, label in zip(names, labelled.values(), strict=True):

@@ -377,13 +377,13 @@ def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None
     """Estimate a model's accuracy on randomly chosen items.
 
     Args:
-        facts: what is known of the model. ``audit`` and ``control`` hold the number of right
+        facts: what is known of the model. ``holdout`` and ``control`` hold the number of right
             predictions and of all predictions on these items; the larger set is used. ``strata``
             divides the control items.
     """
-    if facts["audit"][1] >= facts["control"][1]:
-        # The audit set trains no model.
-        return estimate_accuracy(*facts["audit"])
+    if facts["holdout"][1] >= facts["control"][1]:
+        # The holdout trains no model.
+        return estimate_accuracy(*facts["holdout"])
 
     right, total = facts["control"]
     # Models of earlier versions of teeter have none.

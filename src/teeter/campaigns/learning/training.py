@@ -91,8 +91,8 @@ class ModelFacts(TypedDict):
     """``control`` item by item: the share of all items of which these models are surer, and whether
     they are right. It is not stored.
     """
-    audit: list[int]
-    """How many labelled items of the audit set are predicted correctly, and how many there are."""
+    holdout: list[int]
+    """How many labelled items of the holdout are predicted correctly, and how many there are."""
     out_of_fold: list[int]
     """How many labels are predicted correctly out of fold, and how many there are.
 
@@ -133,7 +133,7 @@ class ModelFacts(TypedDict):
 
 
 def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, ModelFacts]:
-    """Train a model on all labels except those of the audit set.
+    """Train a model on all labels except those of the holdout.
 
     Returns:
         The model as it is saved (see ``saved_models``), and what is known about it.
@@ -217,7 +217,7 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
         "control": [int(is_random_right.sum()), len(random_rows)],
-        "audit": _measure_audit(state, predicted),
+        "holdout": _measure_holdout(state, predicted),
         "out_of_fold": [int(is_right.sum()), len(labels)],
         "most_frequent": int(counts.max()),
         "mean_recall": float(np.mean(recalls)),
@@ -363,7 +363,7 @@ def choose_picking_head(head: str) -> str:
 def _unlabelled_places(state: RoundState) -> Integers:
     """Return the places of the items that a pool head learns from without their labels.
 
-    Those of the audit set are among them, also if they have a label, which no model knows.
+    Those of the holdout are among them, also if they have a label, which no model knows.
     """
     places = np.arange(len(state.keys))
     known = state.labels.keys() | state.left_out
@@ -427,11 +427,11 @@ def _picking_labels(state: RoundState) -> dict[int, str]:
     return {place: label for place, label in state.labels.items() if place not in state.random}
 
 
-def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[int]:
-    """Count the labelled items of the audit set, and those predicted correctly."""
+def _measure_holdout(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[int]:
+    """Count the labelled items of the holdout, and those predicted correctly."""
     right = 0
     total = 0
-    for place, label in state.audit.items():
+    for place, label in state.holdout.items():
         if label is not None:
             total += 1
             right += int(predicted[place]) == state.classes.index(label)

@@ -521,7 +521,7 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
     decided = {item: decision.label for item, decision in measured.decisions.items()}
 
     random_items = view.picks.control_items()
-    random_items |= view.items.audit_set()
+    random_items |= view.items.holdout()
     random_items -= snapshot.in_view
     accuracies = accuracy_of_annotators(measured.answers, measured.labels, decided, random_items)
 

@@ -218,24 +218,24 @@ class Review(Part):
         classes = view.classes.names()
         index_of_class = {name: index for index, name in enumerate(classes)}
         items = view.encodings.encoded_items()
-        audit_set = view.items.audit_set()
+        holdout = view.items.holdout()
         control = view.picks.random_items() - snapshot.left_out
-        audited = []
+        held_out = []
         for item, predicted in zip(items, arrays["predicted"].tolist(), strict=False):
-            if item in audit_set and item in labels and item not in snapshot.left_out:
+            if item in holdout and item in labels and item not in snapshot.left_out:
                 label = index_of_class[labels[item]]
-                audited.append((label, predicted))
+                held_out.append((label, predicted))
         measured = []
         for place, predicted in zip(arrays["places"], arrays["unseen"].tolist(), strict=True):
             item = items[place]
             if item in control and item in labels:
                 label = index_of_class[labels[item]]
                 measured.append((label, predicted))
-        # The larger set, as in ``estimate_model_accuracy``. No model is trained on the audit set.
+        # The larger set, as in ``estimate_model_accuracy``. No model is trained on the holdout.
         n_judged = len(arrays["places"])
         share_judged = min(1.0, len(measured) / n_judged)
-        if len(audited) >= len(measured):
-            measured = audited
+        if len(held_out) >= len(measured):
+            measured = held_out
             share_judged = 0.0
         if not measured:
             return []

@@ -8,6 +8,7 @@ into those, written in SQL or with tables of its own: ``schema`` goes on changin
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,10 +22,15 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    column,
     create_engine,
     func,
     inspect,
     select,
+    table,
+    text,
+    true,
+    update,
 )
 
 from teeter.errors import StoreError
@@ -98,6 +104,36 @@ def _add_sets_of_labels(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE classes ADD COLUMN members TEXT")
 
 
+def _rename_audit_set(connection: Connection) -> None:
+    """Call the items that measure and never train the holdout: an audit is about foreign labels."""
+    for statement in (
+        "ALTER TABLE items RENAME COLUMN audit TO holdout",
+        "UPDATE picks SET arm = 'holdout' WHERE arm = 'audit'",
+        "UPDATE history SET what = 'holdout' WHERE what = 'audit'",
+    ):
+        connection.exec_driver_sql(statement)
+
+    lines = table("history", column("what"), column("detail"))
+    renamed = func.replace(lines.c.detail, '"arm": "audit"', '"arm": "holdout"')
+    connection.execute(update(lines).where(lines.c.what == "asked").values(detail=renamed))
+    # Other lines may have names of users' columns.
+    of_settings = text("what IN ('created', 'settings', 'trained')")
+    for name, place, condition in (
+        ("campaigns", "settings", true()),
+        ("models", "facts", true()),
+        ("history", "detail", of_settings),
+    ):
+        rows = table(name, column("id"), column(place))
+        has_word = rows.c[place].contains('"audit":')
+        chosen = select(rows.c.id, rows.c[place]).where(has_word, condition)
+        for row_id, stored in connection.execute(chosen).all():
+            values = json.loads(stored)
+            if "audit" in values:
+                values["holdout"] = values.pop("audit")
+                changed = update(rows).where(rows.c.id == row_id)
+                connection.execute(changed.values({place: json.dumps(values)}))
+
+
 # Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(9, "initial", _create_tables),
@@ -105,6 +141,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(11, "origins of answers", _add_origins),
     Migration(12, "near copies", _add_near_copies),
     Migration(13, "sets of labels", _add_sets_of_labels),
+    Migration(14, "holdout", _rename_audit_set),
 )
 """All migrations, in the order of their versions."""
 

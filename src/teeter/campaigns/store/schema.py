@@ -79,7 +79,7 @@ items = _own_table(
     _text("kind"),  # ItemKind
     Column("content", Text),  # the text, or the image's path inside the campaign's folder
     _text("digest"),
-    Column("audit", Boolean, nullable=False, default=False),  # in the audit set, never trained on
+    Column("holdout", Boolean, nullable=False, default=False),  # in the holdout, never trained on
     _text("added"),
     # How many annotators are to answer the item, and how many of them have not been asked yet.
     Column("annotators_needed", Integer, nullable=False, server_default=text("1")),

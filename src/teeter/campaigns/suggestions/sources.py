@@ -1,7 +1,7 @@
 """Suggestions of other models: read from a file, measured on control items, and shown to people.
 
-A suggestion is never a label. It is shown on picked items only: control, audit and shared items are
-always answered blind, so that models and annotators are measured on answers that no suggestion
+A suggestion is never a label. It is shown on picked items only: control, holdout and shared items
+are always answered blind, so that models and annotators are measured on answers that no suggestion
 influenced. One in ten picked items is answered blind, too. If annotators agree with suggestions
 more often where they see them than where they do not, suggestions influence them; the team page
 shows both shares.
@@ -409,7 +409,7 @@ def visible_suggestions(
 ) -> dict[str, Suggestion]:
     """Return the suggestion to show with each picked item, of the best source that has one.
 
-    Items that are to be answered blind are left out. The caller leaves out control, audit and
+    Items that are to be answered blind are left out. The caller leaves out control, holdout and
     shared items, too.
 
     Args:
@@ -456,7 +456,7 @@ def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> 
     snapshot = snapshot or read_snapshot(view)
     snapshot = snapshot.without_withdrawn()
     random_items = view.picks.control_items()
-    random_items |= view.items.audit_set()
+    random_items |= view.items.holdout()
     # Random items of what was left are no sample of all, and no picks of the strategy either.
     finish_items = view.picks.items_of_arm(PickArm.FINISH)
     shown = view.suggestions.shown_with_live_answers()

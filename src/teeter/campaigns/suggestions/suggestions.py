@@ -121,7 +121,7 @@ class Suggestions(Part):
     def visible(self, view: Reading, row_ids: Sequence[int]) -> dict[str, ShownSuggestion]:
         """Return by item id the suggestion to show with each picked item.
 
-        Items that are to be answered blind are left out. The caller leaves out control, audit and
+        Items that are to be answered blind are left out. The caller leaves out control, holdout and
         shared items, too.
         """
         reports = self._measure(view)

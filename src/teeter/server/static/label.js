@@ -538,7 +538,7 @@ function drawPick(why, isOpen) {
 function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
-  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used for training.";
+  if (pick.arm === "holdout") return "Holdout item: drawn at random to measure accuracy, never used for training.";
   if (pick.arm === "check") return "Asked again, to see whether answers to many items at once hold.";
   if (pick.arm === "finish") return "Random item: drawn to find out which items the model may label.";
   if (pick.is_sample) return "Random item: this campaign draws all items at random, and each of them measures accuracy.";

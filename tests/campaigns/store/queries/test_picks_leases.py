@@ -252,7 +252,7 @@ def test_every_item_gets_as_many_annotators_as_wanted_and_no_one_twice(
 
 
 def test_shared_items_come_before_new_ones(make_campaign: MakeCampaign) -> None:
-    campaign = make_campaign(overlap=0.3, audit=10)
+    campaign = make_campaign(overlap=0.3, holdout=10)
     first = {question.item: question.arm for question in campaign.ask(40, "ann")}
     second = {question.item: question.arm for question in campaign.ask(40, "bob")}
 
@@ -267,11 +267,11 @@ def test_shared_items_come_before_new_ones(make_campaign: MakeCampaign) -> None:
     assert campaign.status().labelled == len(set(first) | set(second))
 
 
-def test_control_and_audit_items_are_shared_too(make_campaign: MakeCampaign) -> None:
-    campaign = make_campaign(overlap=1.0, audit=16, control=0.3)
+def test_control_and_holdout_items_are_shared_too(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(overlap=1.0, holdout=16, control=0.3)
     first = campaign.ask(40, "ann")
     second = campaign.ask(40, "bob")
-    assert {question.arm for question in second} == {"picked", "control", "audit"}
+    assert {question.arm for question in second} == {"picked", "control", "holdout"}
     assert {question.item for question in first} == {question.item for question in second}
 
 

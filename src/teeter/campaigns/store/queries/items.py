@@ -47,8 +47,8 @@ class StoredItem:
     content: str | None
     """The text, or the image's path inside the campaign's folder."""
     digest: str
-    audit: bool
-    """Whether it is in the audit set: measured with, never trained on."""
+    holdout: bool
+    """Whether it is in the holdout: measured with, never trained on."""
     added: str
     annotators_needed: int
     """How many annotators are to answer it."""
@@ -299,7 +299,7 @@ class ItemQueries(Queries):
                 "kind": item.kind,
                 "content": item.content,
                 "digest": item.digest,
-                "audit": False,
+                "holdout": False,
                 "added": now,
             }
             rows.append(row)
@@ -331,18 +331,18 @@ class ItemQueries(Queries):
 
         return aliases
 
-    def audit_set(self) -> set[str]:
-        """Return the ids of the items in the audit set."""
-        return set(self._ids(ITEMS.audit))
+    def holdout(self) -> set[str]:
+        """Return the ids of the items in the holdout."""
+        return set(self._ids(ITEMS.holdout))
 
     def _ids(self, *conditions: ColumnElement[bool]) -> list[str]:
         query = select(ITEMS.key).where(self._in_campaign(), *conditions)
         return list(self._scalars(query.order_by(ITEMS.id)))
 
-    def add_to_audit_set(self, item_ids: Sequence[str], who: str) -> None:
+    def add_to_holdout(self, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
-        self._change(item_ids, audit=True)
-        self._note(who, "audit", {"items": list(item_ids)})
+        self._change(item_ids, holdout=True)
+        self._note(who, "holdout", {"items": list(item_ids)})
 
     def change_content(self, item: StoredItem, content: str | None, digest: str, who: str) -> None:
         """Replace the text of an item. The history has both, so it shows what each answer saw."""
@@ -412,7 +412,7 @@ def _stored_item(row: Row[Any]) -> StoredItem:
         kind=ItemKind(row.kind),
         content=row.content,
         digest=row.digest,
-        audit=row.audit,
+        holdout=row.holdout,
         added=row.added,
         annotators_needed=row.annotators_needed,
         annotators_missing=row.annotators_missing,

@@ -309,7 +309,7 @@ class PickQueries(Queries):
 
     def measuring_items(self) -> set[str]:
         """Return the ids of the items that were drawn to measure something."""
-        is_measuring = or_(PICKS.arm != PickArm.PICKED, ITEMS.audit)
+        is_measuring = or_(PICKS.arm != PickArm.PICKED, ITEMS.holdout)
         items = select(ITEMS.key).join(schema.picks, isouter=True)
         drawn = items.where(self._in_campaign(), is_measuring)
         return set(self._scalars(drawn))
@@ -332,9 +332,9 @@ class PickQueries(Queries):
         """
         items = select(ITEMS.id).where(self._in_campaign())
         picked = items.join(schema.picks)
-        audited = items.where(ITEMS.audit)
+        held_out = items.where(ITEMS.holdout)
         drawn = picked.where(PICKS.arm != PickArm.PICKED)
-        measuring = {*self._scalars(audited), *self._scalars(drawn)}
+        measuring = {*self._scalars(held_out), *self._scalars(drawn)}
 
         is_blind = ANSWERS.origin == AnswerOrigin.SINGLE
         is_no_skip = ANSWERS.kind != AnswerKind.SKIP

@@ -377,7 +377,7 @@ class SuggestionQueries(Queries):
 
     def _urgent_row_ids(self) -> set[int]:
         is_about_item = and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live)
-        is_measuring = (PICKS.arm == PickArm.CONTROL) | ITEMS.audit
+        is_measuring = (PICKS.arm == PickArm.CONTROL) | ITEMS.holdout
         measuring = (
             select(ITEMS.id)
             .join(schema.answers, is_about_item)
