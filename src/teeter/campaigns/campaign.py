@@ -321,6 +321,11 @@ class Campaign(CampaignStore):
             items = parse_items(items, settings.kind, rows=settings.has_rows)
             judged = read_judged(items, settings.judges, classes)
             notes += judged.notes
+            if not classes and len(judged.classes()) == 1:
+                raise InputError(
+                    f"All labels to audit are {judged.classes()[0]!r}: give two or more different "
+                    "names of classes (classes=)."
+                )
             classes = classes or _validate_classes(judged.classes(), descriptions, settings)
         elif classes is None:
             items = list(items)

@@ -137,8 +137,9 @@ class Classes(Part):
 
         Raises:
             UnknownNameError: there is no class of one of the names.
-            InputError: they are the same class, or the only two.
+            InputError: they are the same class, or the only two, or an audit goes on.
         """
+        self._campaign.judges.require_ended("The classes of an audit are those of its judges")
         with self._campaign.writing() as change:
             _require_one_label(change, "merged")
             # A request that is sent again after a lost reply finds one class.

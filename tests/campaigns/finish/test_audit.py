@@ -354,7 +354,54 @@ def test_a_judge_that_errs_too_often_is_said_not_to_reach_the_goal(tmp_path: Pat
     assert goal.to_go is not None
     assert goal.to_go <= 900 - 60
     campaign.judges.end()
-    assert campaign.finish.goal() is not None
+    goal = campaign.finish.goal()
+    assert goal is not None
+    assert goal.purpose is Purpose.TEACH
+    assert "known after a training" in goal.sentences[0]
+    assert not campaign.finish.pursue_goal(), "nothing is drawn for a judge that errs too often"
+
+
+@pytest.mark.parametrize("goal", ["", "5% wrong"])
+def test_a_judge_without_confidences_is_judged_by_draws_alone(tmp_path: Path, goal: str) -> None:
+    campaign = make_audit(
+        tmp_path, 900, right=1.0, judges={"llm": ""}, settings=Settings(goal=goal)
+    )
+    for count in (0, 10, 30):
+        answer_rightly(campaign, count)
+        sentences = campaign.finish.look().sentences
+        assert not any("too many mistakes" in sentence for sentence in sentences)
+        report = campaign.finish.goal()
+        assert report is None or report.in_reach
+
+    assert campaign.finish.look().plan[0].labels < 200
+    if report is not None:
+        assert report.to_go is not None
+        assert report.low is not None
+        assert report.low < report.to_go < 200
+    answer_rightly(campaign, 110)
+    assert campaign.finish.look().covered
+
+
+def test_only_its_end_ends_an_audit_and_for_good(tmp_path: Path) -> None:
+    campaign = make_audit(tmp_path, 60)
+    answer_rightly(campaign, 30)
+    with pytest.raises(InputError, match="end the audit first"):
+        campaign.finish.draw(0)
+    assert campaign.judges.report().is_running
+
+    campaign.judges.end()
+    campaign.finish.draw(60)
+    assert not campaign.judges.is_running()
+
+
+def test_an_audit_of_which_all_items_are_answered_can_be_ended(tmp_path: Path) -> None:
+    campaign = make_audit(tmp_path, 60)
+    answer_rightly(campaign, 60)
+    assert campaign.judges.is_running()
+    report = campaign.judges.end()
+    assert not report.is_running
+    assert report.draws == 60
+    assert not campaign.judges.is_running()
 
 
 def test_merging_classes_keeps_the_report(tmp_path: Path) -> None:
@@ -363,6 +410,9 @@ def test_merging_classes_keeps_the_report(tmp_path: Path) -> None:
         row["llm"] = "junk"
     campaign = audit_rows(tmp_path, rows, "llm")
     answer_rightly(campaign, 60)
+    with pytest.raises(InputError, match="end the audit first"):
+        campaign.classes.merge("junk", "spam")
+    assert campaign.judges.is_running()
     campaign.judges.end()
     before = campaign.judges.report().judges[0].accuracy.right
     campaign.classes.merge("junk", "spam")

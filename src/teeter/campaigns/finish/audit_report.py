@@ -122,7 +122,9 @@ class Judges(Part):
             if audit is not None and change.finishes.is_auditing():
                 snapshot = self._campaign.review.snapshot(change)
                 state = SetState.read(audit, snapshot, change.classes.names())
-                change.finishes.set_asked_draws(1, state.n_draws, who)
+                # An audit goes on as long as all items are asked, even if all are answered.
+                asked_draws = min(state.n_draws, len(audit.items) - 1)
+                change.finishes.set_asked_draws(1, asked_draws, who)
                 change.picks.remove_all_ready()
         return self.report()
 

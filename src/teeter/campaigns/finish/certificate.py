@@ -247,8 +247,8 @@ def _explain_end(certificate: Certificate, result: StepResult) -> str:
     if result.known_wrong > result.step.limit:
         return (
             f"Certificate {certificate.id} is refuted: people have found {result.known_wrong:,} "
-            f"wrong labels by the model, but the certificate allows only {result.step.limit:,}. "
-            f"Train a new model, and start again."
+            f"wrong labels by {certificate.content.get('judge') or 'the model'}, but the "
+            f"certificate allows only {result.step.limit:,}. Train a new model, and start again."
         )
     return (
         f"Certificate {certificate.id} no longer holds, because labels that it rests on were "

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from teeter.base.array_types import Booleans, Floats, Integers
-from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
+from teeter.campaigns.finish.bounds import JUDGE_PRIOR, ErrorPrior, anytime_p_value
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.learning.stopping import wilson_interval
 from teeter.campaigns.records import ClassShare, PlannedStep, ReliabilityBin
@@ -190,8 +190,12 @@ def plan_labels(
             continue
 
         # From the draws and the model's confidences.
-        expected_wrong = result.step.expected_error * _CONFIDENCE_WORTH
-        share_wrong = (result.wrong + expected_wrong) / (result.drawn + _CONFIDENCE_WORTH)
+        worth = _CONFIDENCE_WORTH
+        expected_wrong = result.step.expected_error * worth
+        if result.step.has_unsure_items:
+            worth = JUDGE_PRIOR.wrong + JUDGE_PRIOR.right
+            expected_wrong = JUDGE_PRIOR.wrong
+        share_wrong = (result.wrong + expected_wrong) / (result.drawn + worth)
         draws = _further_draws(result, share_wrong, terms, step_level)
         # Items of the step are only a part of what is drawn.
         if draws is None:

@@ -193,8 +193,9 @@ class Finish(Part):
         """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
 
         Raises:
-            InputError: ``start`` was not called yet.
+            InputError: ``start`` was not called yet, or an audit goes on.
         """
+        self._campaign.judges.require_ended("An audit asks about items at random until its end")
         with self._campaign.writing() as change:
             report = _look_at_started(change)
             if count == report.waiting_draws:
@@ -265,7 +266,8 @@ class Finish(Part):
         """
         with self._campaign.reading() as view:
             report = self._describe_goal(view)
-            if report is None:
+            # An audit asks what its goal needs until people end it.
+            if report is None or view.finishes.is_auditing():
                 return False
             waiting = 0
             if view.finishes.newest() is not None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from teeter.base.array_types import Floats
-from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
+from teeter.campaigns.finish.bounds import JUDGE_PRIOR, ErrorPrior, anytime_p_value
 from teeter.campaigns.finish.promise import Step, StepResult, needed_step
 from teeter.campaigns.records import Purpose
 
@@ -112,6 +112,10 @@ class Outlook:
         highest = min(1.0, _ENOUGH_CHANCE * self.limit / self.step_size)
         return float(betainc(max(wrong, 1e-6), max(right, 1e-6), highest))
 
+    def may_succeed(self) -> bool:
+        """Return whether some number of draws certifies the step, with luck of one in ten."""
+        return math.isfinite(self.draws(self.quantile(_QUANTILES[0])))
+
     def draws(self, share_wrong: float) -> float:
         """Return how many more draws certify the step if this share of it is wrong.
 
@@ -171,6 +175,9 @@ def foresee(
     expected = _CONFIDENCE_WORTH * _CONFIDENCE_SCALE * step.expected_error
     wrong = expected + len(judged) - sum(judged)
     worth = _CONFIDENCE_WORTH + len(judged)
+    if step.has_unsure_items:
+        wrong = JUDGE_PRIOR.wrong
+        worth = JUDGE_PRIOR.wrong + JUDGE_PRIOR.right
     return Outlook(
         labels=labels,
         needed=needed,

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from teeter.base.wording import pluralize
 from teeter.campaigns.finish.certificate import certified_labels
-from teeter.campaigns.finish.estimates import FEWEST_DRAWS
 from teeter.campaigns.finish.frozen_model import (
     USUAL_GOAL,
     FrozenFinish,
@@ -73,20 +72,27 @@ def describe_goal(view: Reading, snapshot: CampaignSnapshot) -> GoalReport | Non
         return _describe_reached(view, snapshot, report, terms)
 
     outlooks = _read_outlooks(view, needed - len(has_label))
-    is_of_judge = finish is not None and not finish.model_version
-    if not outlooks and not (is_of_judge and results):
-        sentence = f"{report.answers:,} answered; how many are to go is known after a training."
-        return replace(report, labelled=needed, sentences=[sentence, _describe_terms(terms)])
-
     attempt = None
     if finish is not None and results:
         attempt = _follow_attempt(view, finish, results, needed - len(has_label))
+    judge = ""
+    if attempt is not None and finish is not None and not finish.model_version:
+        if attempt.may_succeed() or view.finishes.is_auditing():
+            judge = next(iter(view.settings.judges))
+        else:
+            # After the audit, nobody is asked about labels that are too bad to be kept.
+            attempt = None
+    if not outlooks and not judge:
+        sentence = f"{report.answers:,} answered; how many are to go is known after a training."
+        return replace(report, labelled=needed, sentences=[sentence, _describe_terms(terms)])
+
     plan = plan_answers(outlooks, attempt)
-    judge = next(iter(view.settings.judges)) if is_of_judge else ""
-    is_early = len(outlooks) < _EARLY and not (judge and report.answers >= FEWEST_DRAWS)
-    return _describe_plan(
-        view, report, plan, terms, judge="" if outlooks else judge, is_early=is_early, needed=needed
-    )
+    if outlooks:
+        judge = ""
+    is_early = len(outlooks) < _EARLY
+    if judge and attempt is not None:
+        is_early = attempt.may_succeed()
+    return _describe_plan(view, report, plan, terms, judge=judge, is_early=is_early, needed=needed)
 
 
 def _read_outlooks(view: Reading, needed: int) -> list[Outlook]:

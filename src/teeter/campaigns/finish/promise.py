@@ -150,6 +150,11 @@ class Step:
     expected_error: float
     """The share of wrong labels that the confidences predict."""
 
+    @property
+    def has_unsure_items(self) -> bool:
+        """Whether a judge does not say of some items how sure it is. A model always does."""
+        return self.threshold <= 0
+
 
 def make_steps(
     confidences: Floats,

@@ -25,6 +25,7 @@ from teeter.campaigns.finish.frozen_model import (
     freeze,
     load_finish,
 )
+from teeter.campaigns.finish.judge_estimates import exact_interval
 from teeter.campaigns.finish.promise import (
     Outcomes,
     PromiseTerms,
@@ -46,6 +47,9 @@ from teeter.errors import InputError
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
+
+_DOUBT = 0.2
+"""The probability with which it may be wrong that a judge makes too many mistakes, on two sides."""
 
 
 _ENDED = (
@@ -114,10 +118,10 @@ def _describe(report: FinishReport) -> list[str]:
             f"probably label {first.items:,} of the {others:,} others, with at most "
             f"{_error_of_labels(report)} wrong."
         )
-    elif not report.covered and not report.per_class:
+    elif not report.covered and not report.per_class and _makes_too_many_mistakes(report):
         advice = "Label more items and train, or allow a larger error."
         if report.judge:
-            advice = "End the audit, and the campaign's own model learns from all answers."
+            advice = "After the audit, the campaign's own model learns from all answers."
         sentences.append(
             f"No number of random labels is likely to be enough: {report.labeller} makes too many "
             f"mistakes. {advice}"
@@ -135,6 +139,15 @@ def _describe(report: FinishReport) -> list[str]:
     elif report.is_started and report.waiting_draws and report.coverage < 1:
         sentences.append(f"{report.waiting_draws:,} random items are waiting for an answer.")
     return sentences
+
+
+def _makes_too_many_mistakes(report: FinishReport) -> bool:
+    """Return whether it is known that a model without a plan cannot keep the promise.
+
+    What a judge says of its confidence is not calibrated, so that only draws tell.
+    """
+    low, _ = exact_interval(report.wrong, report.draws, _DOUBT)
+    return not report.judge or low > report.error
 
 
 def _error_of_labels(report: FinishReport) -> str:
@@ -520,7 +533,9 @@ def set_draws(
     if count < 0:
         raise InputError(f"Cannot ask about {count} random items: ask for 0 or more.")
 
-    asked_draws = min(report.draws + count, report.items)
+    # An audit that was ended does not begin again, so it does not ask about all of its items.
+    most = report.items - 1 if report.judge else report.items
+    asked_draws = min(report.draws + count, most)
     change.finishes.set_asked_draws(report.attempt, asked_draws, who)
     # Picks made ahead would be asked first.
     change.picks.remove_outdated()
