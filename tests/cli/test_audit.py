@@ -114,3 +114,15 @@ def test_a_mistake_is_answered_by_a_sentence(
     assert message in " ".join(result.stderr.split())
     assert not Path("answers.teeter").exists()
     assert not served
+
+
+@pytest.mark.parametrize("option", [["--goal", "5% wrong"], ["--people", "3"], ["--require", "9%"]])
+def test_what_is_set_before_the_first_draw_is_refused_for_an_audit_that_exists(
+    runner: CommandRunner, table: Path, served: list[str], option: list[str]
+) -> None:
+    runner.invoke(app, ["audit", str(table), *CREATE])
+    for source in (served[0], str(table)):
+        result = runner.invoke(app, ["audit", source, *option])
+        assert result.exit_code == 2
+        assert "is a campaign already" in result.output
+    assert len(served) == 1

@@ -103,12 +103,19 @@ def audit(
       teeter audit answers.teeter
       teeter audit answers.teeter --html report.html
     """
-    if "://" in source or Path(source).suffix == ".teeter":
-        if judge or confidence or require:
-            raise InputError(
-                f"{source} is a campaign already: give --judge, --confidence and --require with "
-                "the table of its items."
-            )
+    is_campaign = "://" in source or Path(source).suffix == ".teeter"
+    location = source
+    if not is_campaign:
+        location = campaign_location(Path(source))
+    is_set = confidence or require or people > 1 or classes or any(settings.values())
+    # A table with a judge is to be audited again, which has an error of its own.
+    is_made = is_campaign or (Path(location).exists() and not judge)
+    if is_made and (judge or is_set):
+        raise InputError(
+            f"{location} is a campaign already: its judges, requirement, classes, people, goal and "
+            "other settings were given with the table of its items."
+        )
+    if is_campaign:
         if html is not None:
             require_writable(html)
         _report(source, end=end, html=html, as_json=as_json)
@@ -119,7 +126,6 @@ def audit(
             f"{campaign_location(Path(source))}."
         )
 
-    location = campaign_location(Path(source))
     if not Path(location).exists() or judge:
         if not judge:
             raise InputError("--judge is missing: name the column of the labels to audit.")
