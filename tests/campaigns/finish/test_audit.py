@@ -382,6 +382,16 @@ def test_a_judge_without_confidences_is_judged_by_draws_alone(tmp_path: Path, go
     assert campaign.finish.look().covered
 
 
+def test_a_goal_beyond_the_labels_of_a_judge_is_refused(tmp_path: Path) -> None:
+    rows = make_rows(200)
+    for row in rows[::5]:
+        row["llm"] = ""
+    with pytest.raises(InputError, match=r"180 items, and 160 have one .* at most 80% labelled"):
+        audit_rows(tmp_path, rows, "llm", settings=Settings(goal="5% wrong"))
+    assert not list(tmp_path.iterdir())
+    audit_rows(tmp_path, rows, "llm", settings=Settings(goal="5% wrong, 80% labelled"))
+
+
 def test_only_its_end_ends_an_audit_and_for_good(tmp_path: Path) -> None:
     campaign = make_audit(tmp_path, 60)
     answer_rightly(campaign, 30)

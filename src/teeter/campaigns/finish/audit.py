@@ -12,6 +12,7 @@ settings show.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -284,6 +285,12 @@ def _freeze_judge(view: Reading, judged: JudgedItems, order: list[str]) -> Froze
     needed = 0
     if terms.labelled is not None:
         needed = count_needed(view, read_snapshot(view), terms.labelled, order)
+    if needed > len(order):
+        most = math.floor(100 * len(order) / view.items.count())
+        raise InputError(
+            f"The goal asks for labels of {needed:,} items, and {len(order):,} have one of every "
+            f"judge: ask for at most {most}% labelled (goal=)."
+        )
     steps = make_steps(confidences, terms, level, needed=needed)
     content = repr([(item, labels[item]) for item in order])
     checksum = hashlib.sha256(content.encode())
