@@ -100,6 +100,24 @@ def test_a_judge_that_guesses_gives_no_signal(tmp_path: Path) -> None:
     assert "Its confidence gives no signal so far" in sentences
 
 
+def test_a_judge_whose_classes_are_mixed_up_is_found_out(tmp_path: Path) -> None:
+    campaign = make_audit(tmp_path, 300, right=0.02)
+    answer_rightly(campaign, 60)
+    judge = campaign.judges.report().judges[0]
+    assert any("less often than chance" in sentence for sentence in judge.sentences)
+
+
+def test_nothing_is_said_about_signal_where_one_class_is_rare(tmp_path: Path) -> None:
+    rows = make_rows(300)
+    for number, row in enumerate(rows):
+        row["text"] = f"message {number} {'spam' if number % 60 == 0 else 'ham'}"
+        row["llm"] = "spam" if number % 40 == 1 else "ham"
+    campaign = Campaign.audit(rows, "llm", at=tmp_path / "audit.teeter")
+    answer_rightly(campaign, 60)
+    sentences = " ".join(campaign.judges.report().judges[0].sentences)
+    assert "signal" not in sentences
+
+
 def test_a_judge_that_is_always_right_may_be_people_themselves(tmp_path: Path) -> None:
     campaign = make_audit(tmp_path, right=1.0)
     answer_rightly(campaign, 60)

@@ -63,6 +63,9 @@ _LITTLE_AGREEMENT = 0.1
 interval is wide where one class is rare, so that a limit on its upper end would hide this.
 """
 
+_FEWEST_RARER = 5
+"""Items of all classes but the most frequent, without which nothing is said about signal."""
+
 _MANY_RIGHT = 50
 """Draws, all of which are right, after which a judge may be the labels of people themselves."""
 
@@ -368,8 +371,17 @@ def _describe_judge(report: JudgeReport, require: float | None, tells: bool | No
     if require is not None:
         sentences.insert(0, _describe_verdict(report, require))
 
+    # Of few items, or few of all classes but one, a good judge may get none right by chance.
+    by_label = [sum(row.predicted.values()) for row in report.confusion]
+    n_rarer = sum(by_label) - max(by_label, default=0)
+    is_enough = accuracy.total >= FEWEST_DRAWS and n_rarer >= _FEWEST_RARER
     kappa = report.kappa
-    if kappa is not None and kappa.low <= 0 and kappa.value <= _LITTLE_AGREEMENT:
+    if kappa is not None and kappa.high < 0:
+        sentences.append(
+            f"{report.judge} agrees with people less often than chance would: look whether its "
+            "classes are mixed up."
+        )
+    elif is_enough and kappa is not None and kappa.low <= 0 and kappa.value <= _LITTLE_AGREEMENT:
         sentences.append(
             f"The labels of {report.judge} give no signal so far: it agrees with people no more "
             "often than chance would."

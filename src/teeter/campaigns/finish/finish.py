@@ -104,7 +104,7 @@ class Finish(Part):
             terms = replace(terms, **changes)
             snapshot = self._campaign.review.snapshot(view)
             report = look(view, terms, snapshot=snapshot)
-            if terms.error == USUAL_GOAL.error:
+            if replace(terms, labelled=USUAL_GOAL.labelled) == USUAL_GOAL:
                 return _with_plan(view, snapshot, report)
             return report
 
