@@ -372,6 +372,8 @@ function drawCount() {
   } else {
     byId("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
   }
+  // The end says it, too, and may be drawn before the last answer is known to be saved.
+  if (!current && isFinished) byId("stage").replaceChildren(...drawEmptyStage());
 }
 
 function draw() {
