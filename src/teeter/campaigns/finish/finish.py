@@ -104,7 +104,8 @@ class Finish(Part):
             terms = replace(terms, **changes)
             snapshot = self._campaign.review.snapshot(view)
             report = look(view, terms, snapshot=snapshot)
-            if replace(terms, labelled=USUAL_GOAL.labelled) == USUAL_GOAL:
+            is_usual = terms.error == USUAL_GOAL.error and not terms.per_class
+            if is_usual and terms.confidence == USUAL_GOAL.confidence:
                 return _with_plan(view, snapshot, report)
             return report
 
