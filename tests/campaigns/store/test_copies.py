@@ -42,7 +42,7 @@ def new_location(tmp_path: Path) -> Location:
 
 
 def create_used_campaign(location: str) -> Campaign:
-    """Create a campaign with answers changed and undone, batches, a model and an audit set."""
+    """Create a campaign with answers changed and undone, batches, a model and a holdout."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     settings = Settings(kind="features", holdout=5, seed=7)
     campaign = Campaign.make([], ["left", "right"], at=location, name="points", settings=settings)

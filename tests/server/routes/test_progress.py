@@ -52,7 +52,7 @@ def test_the_last_round_has_the_accuracy_of_the_campaign(labelled: LabelledCampa
     with closing(sqlite3.connect(labelled.file)) as database:
         query = "select facts from models order by version desc limit 1"
         (stored,) = database.execute(query).fetchone()
-        # An audit set that has hardly been labelled: the larger control set counts.
+        # A holdout that has hardly been labelled: the larger control set counts.
         counts = {"holdout": [0, 1], "control": [9, 12], "strata": [[1.0, 9, 12]]}
         facts = json.dumps({**json.loads(stored), **counts})
         database.execute("update models set facts = ?", [facts])
