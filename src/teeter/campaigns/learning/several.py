@@ -128,6 +128,7 @@ def train_several(state: RoundState) -> tuple[bytes, ModelFacts]:
 
     all_marks = np.concatenate([predicted, marks, unseen])
     sets, inverse = np.unique(all_marks, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)  # NumPy 2.0 gives it a second dimension
     numbers = inverse.astype(np.int32)
     ends = np.cumsum([len(predicted), len(marks)])
     predicted_sets, label_sets, unseen_sets = np.split(numbers, ends)
